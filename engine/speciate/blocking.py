@@ -1,0 +1,156 @@
+"""Sources and sinks that block on files, made asynchronous: each runs on a thread of its own.
+
+A plugin author writes plain functions; the engine's event loop never waits for a disk.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from speciate_schemas import Answer, DeadLetter, Position
+
+from speciate.errors import OutputError, SourceError
+from speciate.stages import Progress, Record
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+POLL_SECONDS = 0.05
+
+
+class _OwnThread:
+    """Runs calls one after another on one thread."""
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = None
+
+    async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=type(self).__name__)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, lambda: function(*args, **kwargs))
+
+    def _end_thread(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+            self._executor = None
+
+
+class BlockingSource(_OwnThread, ABC):
+    """A source written as plain functions. `read_now` returns what is there without waiting for more."""
+
+    replayable = True
+
+    _stopping = False
+
+    @abstractmethod
+    def open_now(self, position: Position | None, sequence: int) -> None:
+        """Get ready to yield record number `sequence`, which follows `position`."""
+
+    @abstractmethod
+    def read_now(self, max_events: int) -> Sequence[Record] | None:
+        """At most `max_events` records; empty if none is there yet, None at the end."""
+
+    @abstractmethod
+    def progress(self) -> Progress:
+        """How much has been read, and of how much."""
+
+    def close_now(self) -> None:
+        """Let go of everything; may be called more than once."""
+
+    async def open(self, position: Position | None, sequence: int) -> None:
+        """See `Source`."""
+        try:
+            await self._call(self.open_now, position, sequence)
+        except OSError as error:
+            raise SourceError(f"cannot read the input: {error}") from error
+
+    async def read(self, max_events: int) -> Sequence[Record]:
+        """See `Source`."""
+        while not self._stopping:
+            try:
+                records = await self._call(self.read_now, max_events)
+            except OSError as error:
+                raise SourceError(f"cannot read the input: {error}") from error
+            if records is None:
+                return ()
+            if records:
+                return records
+            await asyncio.sleep(POLL_SECONDS)
+        return ()
+
+    def stop(self) -> None:
+        """See `Source`."""
+        self._stopping = True
+
+    async def close(self) -> None:
+        """See `Source`."""
+        await self._call(self.close_now)
+        self._end_thread()
+
+
+class BlockingSink(_OwnThread, ABC):
+    """A sink written as plain functions."""
+
+    durable = True
+
+    @abstractmethod
+    def open_now(self, position: Position | None) -> None:
+        """Get ready to write behind `position`, removing whatever lies there; None: start empty."""
+
+    @abstractmethod
+    def write_now(self, items: Sequence[Answer | DeadLetter]) -> None:
+        """Write, in order."""
+
+    @abstractmethod
+    def flush_now(self) -> Position:
+        """Make everything written survive a crash; where it ends."""
+
+    @abstractmethod
+    def read_back_now(self, start: Position, end: Position) -> Iterator[Sequence[Answer]]:
+        """What was written between two positions, in order, in pieces of bounded size."""
+
+    @abstractmethod
+    def locate(self, sequence: int) -> str:
+        """Where the item for this input is to be found."""
+
+    def close_now(self) -> None:
+        """Let go of everything; may be called more than once."""
+
+    async def open(self, position: Position | None) -> None:
+        """See `Sink`."""
+        try:
+            await self._call(self.open_now, position)
+        except OSError as error:
+            raise OutputError(f"cannot open the output: {error}") from error
+
+    async def write(self, items: Sequence[Answer | DeadLetter]) -> None:
+        """See `Sink`."""
+        try:
+            await self._call(self.write_now, items)
+        except OSError as error:
+            raise OutputError(f"cannot write the output: {error}") from error
+
+    async def flush(self) -> Position:
+        """See `Sink`."""
+        try:
+            return await self._call(self.flush_now)
+        except OSError as error:
+            raise OutputError(f"cannot write the output: {error}") from error
+
+    async def read_back(self, start: Position, end: Position) -> AsyncIterator[Sequence[Answer]]:
+        """See `Sink`."""
+        pieces = self.read_back_now(start, end)
+        done: tuple[()] = ()
+        while True:
+            piece = await self._call(next, pieces, done)
+            if piece is done:
+                return
+            yield piece
+
+    async def close(self) -> None:
+        """See `Sink`."""
+        await self._call(self.close_now)
+        self._end_thread()

@@ -1,0 +1,106 @@
+"""Every error Speciate raises, by whose fault it is.
+
+SpeciateError
+├── EventError              the event's: one rejection, one dead letter, the stream goes on
+│   ├── DecodeError         not a well-formed event
+│   ├── TooLargeError       more bytes than the limit
+│   ├── FeatureError        wrong dimension, wrong type, not finite
+│   ├── DuplicateError      its id was answered already
+│   ├── EncodeError         an image that cannot be turned into features
+│   └── UnknownCategoryError  a category that does not exist
+├── OperatorError           the operator's: one message at the start, exit code 2
+│   ├── ConfigError         a key, a value, a file of the configuration
+│   ├── PluginError         unknown, broken, ambiguous or missing its extra
+│   └── SupportError        a support set a head cannot be fitted to
+├── StateError              what is on disk does not fit: exit code 3
+│   ├── StateDamagedError   no snapshot is whole
+│   ├── StateMismatchError  made by another configuration, or outputs changed since
+│   └── StateLockedError    another process is using it
+└── WorldError              the world's: full disk, no rights, a source that went away; exit code 4
+    ├── SourceError         the input cannot be read
+    └── OutputError         the output cannot be written
+"""
+
+
+class SpeciateError(Exception):
+    """The root of all errors raised on purpose."""
+
+    exit_code = 1
+
+
+class EventError(SpeciateError):
+    """One event cannot be used; the others can."""
+
+
+class DecodeError(EventError):
+    """The bytes are not a well-formed event."""
+
+
+class TooLargeError(EventError):
+    """The input has more bytes than the configuration allows."""
+
+
+class FeatureError(EventError):
+    """The feature vector has the wrong dimension or type, or holds NaN or infinity."""
+
+
+class DuplicateError(EventError):
+    """An event of the same stream and id was accepted a short while ago."""
+
+
+class EncodeError(EventError):
+    """The image cannot be turned into features."""
+
+
+class UnknownCategoryError(EventError):
+    """The category does not exist (any more)."""
+
+
+class OperatorError(SpeciateError):
+    """Something the operator wrote or left out."""
+
+    exit_code = 2
+
+
+class ConfigError(OperatorError):
+    """A key or value of the configuration is wrong."""
+
+
+class PluginError(OperatorError):
+    """A plugin is unknown, broken, ambiguous or not usable here."""
+
+
+class SupportError(OperatorError):
+    """The support set does not allow the head to be fitted."""
+
+
+class StateError(SpeciateError):
+    """State or output on disk does not fit this run."""
+
+    exit_code = 3
+
+
+class StateDamagedError(StateError):
+    """No whole snapshot is left."""
+
+
+class StateMismatchError(StateError):
+    """The state was made by another configuration, or the outputs were changed since."""
+
+
+class StateLockedError(StateError):
+    """Another process is using the state."""
+
+
+class WorldError(SpeciateError):
+    """The machine or a service refused: what is committed stays safe, run again when it is mended."""
+
+    exit_code = 4
+
+
+class SourceError(WorldError):
+    """The input cannot be read."""
+
+
+class OutputError(WorldError):
+    """The output cannot be written."""

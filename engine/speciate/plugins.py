@@ -1,0 +1,135 @@
+"""Finding plugins: by entry point, imported only when used, each problem told in one sentence."""
+
+import difflib
+import importlib.util
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import pluggy
+
+from speciate import hooks
+from speciate.errors import PluginError
+from speciate.hooks import PROJECT, STAGES, Provider
+
+
+@dataclass(frozen=True, order=True)
+class PluginInfo:
+    """What the metadata of an installed package says of one plugin, without importing it."""
+
+    stage: str
+    name: str
+    package: str
+    version: str
+    module: str
+
+    def __str__(self) -> str:
+        return f"{self.stage} {self.name!r} of package {self.package} {self.version}"
+
+
+@dataclass(frozen=True)
+class PluginReport:
+    """One plugin and whether it can be used here; `problem` says why not and what to do."""
+
+    plugin: PluginInfo
+    problem: str | None
+
+
+class Plugins:
+    """The plugins installed in this environment."""
+
+    def __init__(self, found: Iterable[EntryPoint] | None = None) -> None:
+        self._infos = sorted({_info(entry) for entry in (entry_points(group=PROJECT) if found is None else found)})
+        self._providers: dict[PluginInfo, Provider[Any]] = {}
+
+    def names(self, stage: str) -> list[str]:
+        """The names one can write after `plugin =` in a section of this stage."""
+        return sorted({info.name for info in self._infos if info.stage == stage})
+
+    def info(self, stage: str, name: str) -> PluginInfo:
+        """The one plugin of this stage and name."""
+        matches = [info for info in self._infos if (info.stage, info.name) == (stage, name)]
+        if not matches:
+            raise PluginError(self._unknown(stage, name))
+        if len(matches) > 1:
+            owners = " and ".join(f"{info.package} {info.version} ({info.module})" for info in matches)
+            raise PluginError(f"{stage} {name!r} is provided twice, by {owners}: uninstall one of the packages")
+        return matches[0]
+
+    def provider(self, stage: str, name: str) -> Provider[Any]:
+        """How to configure and make the plugin; checked to be whole and usable here."""
+        provider = self._load(self.info(stage, name))
+        missing = _missing(provider)
+        if missing:
+            raise PluginError(f"{stage} {name!r} {missing}")
+        return provider
+
+    def survey(self) -> list[PluginReport]:
+        """Every plugin found and whether it is usable; never raises for a broken one."""
+        return [PluginReport(info, self._problem(info)) for info in self._infos]
+
+    def _problem(self, info: PluginInfo) -> str | None:
+        if info.stage not in STAGES:
+            return f"its entry point must be called 'stage.name' with a stage of {', '.join(STAGES)}, not {info.name!r}"
+        try:
+            self.info(info.stage, info.name)
+            return _missing(self._load(info)) or None
+        except PluginError as error:
+            return str(error)
+
+    def _load(self, info: PluginInfo) -> Provider[Any]:
+        if info not in self._providers:
+            self._providers[info] = _load(info)
+        return self._providers[info]
+
+    def _unknown(self, stage: str, name: str) -> str:
+        names = self.names(stage)
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        return f"unknown {stage} {name!r}: {hint}installed are {', '.join(names) or 'none'}"
+
+
+@cache
+def installed() -> Plugins:
+    """The plugins of this environment, looked up once."""
+    return Plugins()
+
+
+def _info(entry: EntryPoint) -> PluginInfo:
+    stage, _, name = entry.name.partition(".")
+    package, version = (entry.dist.name, entry.dist.version) if entry.dist else ("unknown", "unknown")
+    if stage in STAGES and name:
+        return PluginInfo(stage, name, package, version, entry.value)
+    return PluginInfo("?", entry.name, package, version, entry.value)
+
+
+def _load(info: PluginInfo) -> Provider[Any]:
+    """Import the module and ask its hook. Each plugin gets a manager of its own: none can spoil another's."""
+    hook = f"{PROJECT}_{info.stage}"
+    try:
+        module = EntryPoint(info.name, info.module, PROJECT).load()
+    except (Exception, SystemExit) as error:
+        raise PluginError(
+            f"{info} cannot be imported: {type(error).__name__}: {error}; mend or uninstall {info.package}"
+        ) from error
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(hooks)
+    try:
+        manager.register(module)
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        reason = " ".join(str(error).split())
+        raise PluginError(f"{info} does not implement the hooks rightly: {reason}") from error
+    results = getattr(manager.hook, hook)()
+    if len(results) != 1 or not isinstance(results[0], Provider):
+        got = repr(results[0]) if results else "nothing"
+        raise PluginError(f"{info}: module {info.module} must implement {hook}() returning a Provider, got {got}")
+    return results[0]
+
+
+def _missing(provider: Provider[Any]) -> str:
+    """What to install, if a required module is not there; otherwise nothing."""
+    absent = [name for name in provider.requires if importlib.util.find_spec(name) is None]
+    return f"needs {', '.join(absent)}: pip install '{provider.install or absent[0]}'" if absent else ""

@@ -1,0 +1,223 @@
+"""The stages a plugin can provide, as protocols, and the records that pass between them.
+
+Sources and sinks are asynchronous; one that blocks on files derives from `speciate.blocking`. Encoders, densities
+and policies are plain functions of arrays that the engine runs off the event loop.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from speciate_schemas import Answer, Array, Commit, DeadLetter, Event, ImageEvent, Position
+
+from speciate.errors import EventError
+
+Matrix = npt.NDArray[np.float64]
+Vector = npt.NDArray[np.float64]
+
+
+class Record:
+    """One input on its way: the event, or why there is none, and where the source goes on behind it."""
+
+    __slots__ = ("error", "event", "features", "nbytes", "origin", "original", "position", "received", "sequence")
+
+    def __init__(
+        self,
+        *,
+        sequence: int,
+        position: Position,
+        origin: str,
+        nbytes: int,
+        event: Event | None = None,
+        original: bytes | memoryview | None = None,
+        error: EventError | None = None,
+    ) -> None:
+        self.sequence = sequence
+        """Number of the record in its source, from 0."""
+        self.position = position
+        """Where the source goes on after this record; what `Source.open` takes to resume."""
+        self.origin = origin
+        """Where it was read, for people: file and place."""
+        self.nbytes = nbytes
+        """Size in memory, for the bounds of the queues."""
+        self.event = event
+        self.original = original
+        """The bytes as they came; None if the source has no bytes of its own (an array's row)."""
+        self.error = error
+        """Why there is no usable event."""
+        self.features: npt.NDArray[Any] | None = None
+        """The encoder's output, for an image."""
+        self.received = 0.0
+        """When it entered the pipeline, on the monotonic clock."""
+
+
+class Progress(NamedTuple):
+    """How far a source is: `total` is None where the end is not known."""
+
+    done: int
+    total: int | None
+    unit: str
+
+
+class Source(Protocol):
+    """Yields records in order. Numbers them from 0 and can go on behind any record it has yielded."""
+
+    replayable: bool
+    """True if `open` can go back to any earlier position; False for a pipe."""
+
+    async def open(self, position: Position | None, sequence: int) -> None:
+        """Get ready to yield record number `sequence`, which follows `position` (None: the first)."""
+
+    async def read(self, max_events: int) -> Sequence[Record]:
+        """The next records, at least one and at most `max_events`; waits for the first. Empty at the end."""
+
+    def stop(self) -> None:
+        """Nothing more is wanted: a `read` under way returns what it has, and the next one is empty."""
+
+    def progress(self) -> Progress:
+        """How much has been read, and of how much."""
+
+    async def close(self) -> None:
+        """Let go of everything; may be called more than once."""
+
+
+class Encoder(Protocol):
+    """Turns images into feature vectors; a pure function, called from several threads."""
+
+    dimension: int
+
+    def encode(self, images: Sequence[ImageEvent]) -> Sequence[npt.NDArray[Any] | EventError]:
+        """One vector an image, in order; an image that cannot be used gets its error instead."""
+
+
+class DensityState(NamedTuple):
+    """A density's arrays: what all categories share, and what each has of its own, in order."""
+
+    shared: dict[str, Array]
+    categories: list[dict[str, Array]]
+
+
+class Density(Protocol):
+    """Knows geometry, not decisions. Categories are numbered 0 … K-1 by position.
+
+    The law that makes batches safe: `score`, `score_some` and `score_birth` give the same bits for an event
+    whatever its neighbours in the batch are.
+    """
+
+    counts: npt.NDArray[np.int64]
+    """Events absorbed by each category, shape (K,)."""
+
+    @property
+    def dimension(self) -> int:
+        """Length of a feature vector."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held by the categories."""
+
+    def fit(self, features: Matrix, classes: npt.NDArray[np.int64]) -> None:
+        """Calibrate on labelled support and found one category a class, in class order 0 … K-1."""
+
+    def score(self, batch: Matrix) -> Matrix:
+        """Log predictive density of each event under each category, shape (B, K)."""
+
+    def score_some(self, event: Vector, categories: Sequence[int]) -> Vector:
+        """Log predictive density of one event under some categories."""
+
+    def score_birth(self, batch: Matrix) -> Vector:
+        """Log predictive density of each event under a category not seen yet, shape (B,)."""
+
+    def absorb(self, category: int, event: Vector) -> None:
+        """Learn that the event belongs to the category."""
+
+    def found(self, event: Vector) -> None:
+        """Append a category that holds just this event."""
+
+    def merge(self, keep: int, absorb: int) -> None:
+        """Fold one category into another and remove it."""
+
+    def remove(self, category: int) -> None:
+        """Remove a category; those behind it move up."""
+
+    def export_state(self) -> DensityState:
+        """Everything needed to go on, as arrays that later learning does not change."""
+
+    def import_state(self, state: DensityState) -> None:
+        """Become what `export_state` described, bit for bit."""
+
+
+BIRTH = -1
+"""The index a policy chooses for a new category."""
+
+
+class Choice(NamedTuple):
+    """What a policy decided, and how clearly."""
+
+    category: int
+    log_evidence: float
+    margin: float | None
+    probability: float
+
+
+class Policy(Protocol):
+    """Knows decisions, not geometry: evidence and counts in, a choice out. Pure."""
+
+    def choose(self, log_density: Vector, counts: npt.NDArray[np.int64], log_birth: float) -> Choice:
+        """Choose a category by index, or `BIRTH`. There may be no category yet."""
+
+
+class Sink(Protocol):
+    """Takes answers in order. A durable one can be cut back to a position and read again."""
+
+    durable: bool
+    """True if `open` can cut back and `read_back` can read; False for a pipe or a terminal."""
+
+    async def open(self, position: Position | None) -> None:
+        """Get ready to write behind `position` and remove whatever lies there; None: start empty."""
+
+    async def write(self, items: Sequence[Answer | DeadLetter]) -> None:
+        """Write, in order; need not survive a crash before `flush`."""
+
+    async def flush(self) -> Position:
+        """Make everything written survive a crash; where it ends."""
+
+    def read_back(self, start: Position, end: Position) -> AsyncIterator[Sequence[Answer]]:
+        """What was written between two positions, in order, in pieces. Durable sinks only."""
+
+    def locate(self, sequence: int) -> str:
+        """For people and programs: where the item for this input is to be found."""
+
+    async def close(self) -> None:
+        """Let go of everything; may be called more than once."""
+
+
+class StateStore(Protocol):
+    """Keeps one commit and several snapshots. Each method blocks and is called off the event loop."""
+
+    def open(self, *, fresh: bool) -> None:
+        """Lock the store for this process; `fresh` empties it. Raises `StateLockedError` if it is taken."""
+
+    def load_commit(self) -> Commit | None:
+        """The last commit; None if there is none or it is damaged (a snapshot holds one too)."""
+
+    def save_commit(self, commit: Commit) -> None:
+        """Replace the commit atomically; on return it survives a crash."""
+
+    def snapshots(self) -> list[int]:
+        """Sequences of the snapshots kept, oldest first."""
+
+    def load_snapshot(self, sequence: int) -> bytes:
+        """A snapshot's bytes, as they are."""
+
+    def save_snapshot(self, sequence: int, data: bytes) -> None:
+        """Add a snapshot; on return it survives a crash, before that it is not there at all."""
+
+    def remove_snapshot(self, sequence: int) -> None:
+        """Remove a snapshot; not there is fine."""
+
+    def describe(self) -> str:
+        """For people: where it is."""
+
+    def close(self) -> None:
+        """Unlock; may be called more than once."""

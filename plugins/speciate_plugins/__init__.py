@@ -1,0 +1,1 @@
+"""Everything built in: one file a plugin; the folder is the stage."""

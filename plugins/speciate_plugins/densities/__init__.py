@@ -1,0 +1,1 @@
+"""How likely an event is under each category."""

@@ -1,0 +1,1 @@
+"""Where commits and snapshots are kept."""

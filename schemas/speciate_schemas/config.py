@@ -1,0 +1,76 @@
+"""The configuration of a pipeline: one TOML file, a section a stage, plus how to run and when to commit."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+MEBI = 1 << 20
+
+Section = dict[str, Any]
+"""`plugin = "name"` and that plugin's own options, which its own struct checks."""
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Milliseconds = Annotated[float, msgspec.Meta(ge=0)]
+Rate = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What all sections and plugin options have in common: immutable, strict, by keyword."""
+
+
+class RunOptions(Strict, frozen=True):
+    """Section `[run]`: batches, queues, pace."""
+
+    batch_events: Annotated[Count, msgspec.Meta(description="Most events in a micro-batch.")] = 256
+    linger_ms: Annotated[
+        Milliseconds, msgspec.Meta(description="Longest a micro-batch waits for company, in milliseconds.")
+    ] = 5.0
+    queue_events: Annotated[Count, msgspec.Meta(description="Most events waiting between two stages.")] = 1024
+    queue_bytes: Annotated[Count, msgspec.Meta(description="Most bytes waiting between two stages.")] = 64 * MEBI
+    overflow: Annotated[
+        Literal["block", "drop-oldest", "drop-newest"],
+        msgspec.Meta(
+            description="When the queue behind the source is full: make the source wait, or drop and count. "
+            "Dropping is for live sources that cannot wait."
+        ),
+    ] = "block"
+    pace: Annotated[
+        Literal["max", "original"] | Rate,
+        msgspec.Meta(description="As fast as possible, in the events' own time, or so many events per second."),
+    ] = "max"
+    encode_workers: Annotated[Count, msgspec.Meta(description="Batches of images encoded at once.")] = 1
+    max_event_bytes: Annotated[Count, msgspec.Meta(description="A larger input is rejected.")] = 16 * MEBI
+    duplicate_window: Annotated[
+        int,
+        msgspec.Meta(ge=0, description="An id seen among so many newest accepted events is rejected; 0 for never."),
+    ] = 65_536
+
+
+class CommitOptions(Strict, frozen=True):
+    """Section `[commit]`: when outputs and position become visible together, and when state is saved."""
+
+    events: Annotated[Count, msgspec.Meta(description="Commit at the latest after so many events.")] = 10_000
+    interval_ms: Annotated[
+        Milliseconds, msgspec.Meta(description="Commit at the latest after so many milliseconds.")
+    ] = 1000.0
+    snapshot_events: Annotated[Count, msgspec.Meta(description="Save the state after so many events.")] = 50_000
+    snapshots_kept: Annotated[
+        int, msgspec.Meta(ge=2, description="Snapshots kept; at least two, so that a damaged one costs nothing.")
+    ] = 2
+
+
+class PipelineConfig(Strict, frozen=True):
+    """One pipeline: where events come from, how they are decided, where the answers go."""
+
+    source: Annotated[Section, msgspec.Meta(description="Where events come from.")]
+    density: Annotated[Section, msgspec.Meta(description="How likely an event is under each category.")]
+    policy: Annotated[Section, msgspec.Meta(description="Which category is chosen, or a birth.")]
+    sink: Annotated[Section, msgspec.Meta(description="Where answers go.")]
+    dead_letters: Annotated[Section, msgspec.Meta(description="A sink for the inputs that were rejected.")]
+    store: Annotated[Section, msgspec.Meta(description="Where commits and snapshots are kept.")]
+    support: Annotated[
+        Section | None, msgspec.Meta(description="A source of labelled events: the known categories.")
+    ] = None
+    encoder: Annotated[Section | None, msgspec.Meta(description="Images to features, if images come.")] = None
+    run: RunOptions = msgspec.field(default_factory=RunOptions)
+    commit: CommitOptions = msgspec.field(default_factory=CommitOptions)

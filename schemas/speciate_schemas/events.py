@@ -1,0 +1,154 @@
+"""What travels: input events, control events, the answers to them, and dead letters.
+
+Every type carries its name and version in `type` (`"feature.v1"`), so a later version is a new member of the
+union and old data stays readable. A field added within a version has a default; no field's type ever changes.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from speciate_schemas.arrays import Array
+
+Identifier = Annotated[
+    str,
+    msgspec.Meta(min_length=1, max_length=512, description="Unique within a stream; names the event in every answer."),
+]
+Stream = Annotated[
+    str, msgspec.Meta(max_length=512, description="The stream (camera, robot, recording) it belongs to.")
+]
+Sequence = Annotated[int, msgspec.Meta(ge=0, description="Record number in the source, from 0.")]
+CategoryId = Annotated[int, msgspec.Meta(ge=0, description="Category number; never reused.")]
+Label = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+Time = Annotated[float | None, msgspec.Meta(description="Seconds since the Unix epoch, UTC, when it was observed.")]
+Truth = Annotated[Label | None, msgspec.Meta(description="The true class where known: support sets, evaluation.")]
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
+    """What all events have in common: immutable, strict, tagged by `type`."""
+
+
+class FeatureEvent(Wire, frozen=True, tag="feature.v1"):
+    """One observation as a feature vector."""
+
+    id: Identifier
+    features: Annotated[
+        Array | list[float], msgspec.Meta(description="The vector: an array, or in hand-written JSON a list.")
+    ]
+    stream: Stream = ""
+    time: Time = None
+    label: Truth = None
+
+
+class ImageEvent(Wire, frozen=True, tag="image.v1"):
+    """One observation as an encoded image, exactly as the camera or the file had it."""
+
+    id: Identifier
+    image: Annotated[memoryview, msgspec.Meta(description="The encoded file: JPEG, PNG, …")]
+    media_type: Annotated[str, msgspec.Meta(max_length=128, description="Such as image/jpeg.")] = ""
+    stream: Stream = ""
+    time: Time = None
+    label: Truth = None
+
+
+class RenameCategory(Wire, frozen=True, tag="rename.v1"):
+    """Give a category a label."""
+
+    id: Identifier
+    category: CategoryId
+    label: Label
+    stream: Stream = ""
+    time: Time = None
+
+
+class MergeCategories(Wire, frozen=True, tag="merge.v1"):
+    """Fold one category into another; the absorbed number is never used again."""
+
+    id: Identifier
+    keep: CategoryId
+    absorb: CategoryId
+    stream: Stream = ""
+    time: Time = None
+
+
+class ForgetCategory(Wire, frozen=True, tag="forget.v1"):
+    """Remove a category; its number is never used again."""
+
+    id: Identifier
+    category: CategoryId
+    stream: Stream = ""
+    time: Time = None
+
+
+class Assignment(Wire, frozen=True, tag="assignment.v1", gc=False):
+    """The answer to an observation: the category it was given, and how sure that was."""
+
+    id: Identifier
+    stream: Stream
+    sequence: Sequence
+    category: CategoryId
+    label: Annotated[Label | None, msgspec.Meta(description="The category's label, if it has one.")]
+    birth: Annotated[bool, msgspec.Meta(description="True if this event founded the category.")]
+    log_evidence: Annotated[float, msgspec.Meta(description="Log of prior times predictive density of the choice.")]
+    margin: Annotated[
+        float | None, msgspec.Meta(description="Log evidence over the runner-up; null if there was none.")
+    ]
+    probability: Annotated[float, msgspec.Meta(ge=0, le=1, description="Posterior probability of the choice.")]
+    head_version: Annotated[int, msgspec.Meta(ge=0, description="Changes the head had seen before it decided.")]
+
+
+class ControlApplied(Wire, frozen=True, tag="control.v1"):
+    """The answer to a control event: it took effect here, between the answers around it."""
+
+    id: Identifier
+    stream: Stream
+    sequence: Sequence
+    control: RenameCategory | MergeCategories | ForgetCategory
+    head_version: Annotated[int, msgspec.Meta(ge=0, description="Changes the head had seen before this one.")]
+
+
+class Rejection(Wire, frozen=True, tag="rejection.v1", gc=False):
+    """The answer to an input that could not be used; the stream went on without it."""
+
+    id: Annotated[Identifier | None, msgspec.Meta(description="Null if the input was too damaged to have one.")]
+    stream: Annotated[Stream | None, msgspec.Meta(description="Null if the input was too damaged to have one.")]
+    sequence: Sequence
+    stage: Annotated[str, msgspec.Meta(description="Where it failed: source, encoder, admission or control.")]
+    error: Annotated[str, msgspec.Meta(description="The error's class.")]
+    message: Annotated[str, msgspec.Meta(description="What was wrong and what to do.")]
+    dead_letter: Annotated[str, msgspec.Meta(description="Where the original bytes are kept.")]
+
+
+class DeadLetter(Wire, frozen=True, tag="dead-letter.v1"):
+    """A rejected input with its original bytes."""
+
+    id: Identifier | None
+    stream: Stream | None
+    sequence: Sequence
+    stage: str
+    error: str
+    message: str
+    origin: Annotated[str, msgspec.Meta(description="Where the source read it: file and place.")]
+    original: Annotated[memoryview, msgspec.Meta(description="The input, byte for byte as it came.")]
+
+
+Observation = FeatureEvent | ImageEvent
+Control = RenameCategory | MergeCategories | ForgetCategory
+Event = FeatureEvent | ImageEvent | RenameCategory | MergeCategories | ForgetCategory
+Answer = Assignment | Rejection | ControlApplied
+Message = (
+    FeatureEvent
+    | ImageEvent
+    | RenameCategory
+    | MergeCategories
+    | ForgetCategory
+    | Assignment
+    | Rejection
+    | ControlApplied
+    | DeadLetter
+)
+
+
+def tag_of(kind: type[msgspec.Struct]) -> Any:
+    """The value of `type` that announces this struct."""
+    return kind.__struct_config__.tag

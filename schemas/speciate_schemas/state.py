@@ -1,0 +1,82 @@
+"""What is kept: the head's state, the commit that ties outputs to inputs, and snapshots of both."""
+
+from typing import Annotated, Any
+
+import msgspec
+
+from speciate_schemas.arrays import Array
+
+Position = tuple[int | str, ...]
+"""A place in a source or a sink; opaque to everyone but the plugin that made it."""
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
+    """What all stored records have in common: immutable, strict, tagged by `type`."""
+
+
+class CategoryState(Stored, frozen=True, tag="category.v1"):
+    """One category: who it is, how much it has seen, and the density's arrays for it."""
+
+    id: Annotated[int, msgspec.Meta(ge=0)]
+    label: str | None
+    known: Annotated[bool, msgspec.Meta(description="True if it came from the support set.")]
+    count: Annotated[int, msgspec.Meta(ge=0)]
+    arrays: dict[str, Array]
+
+
+class HeadState(Stored, frozen=True, tag="head.v1"):
+    """Everything a head needs to go on exactly where it was."""
+
+    density: Annotated[str, msgspec.Meta(description="Name of the density plugin.")]
+    policy: Annotated[str, msgspec.Meta(description="Name of the policy plugin.")]
+    density_options: dict[str, Any]
+    policy_options: dict[str, Any]
+    dimension: Annotated[int, msgspec.Meta(ge=1)]
+    version: Annotated[int, msgspec.Meta(ge=0, description="Changes since the head was fitted.")]
+    next_category: Annotated[int, msgspec.Meta(ge=0)]
+    shared: Annotated[dict[str, Array], msgspec.Meta(description="What was estimated from the support set.")]
+    categories: list[CategoryState]
+
+
+class Tally(Stored, frozen=True, tag="tally.v1"):
+    """How many inputs met which fate since the beginning."""
+
+    assigned: int = 0
+    births: int = 0
+    rejected: int = 0
+    controls: int = 0
+    dropped: int = 0
+
+
+class TaskState(Stored, frozen=True, tag="task.v1"):
+    """The fold of one partition's first `sequence` inputs."""
+
+    sequence: Annotated[int, msgspec.Meta(ge=0, description="Number of the next input.")]
+    head: HeadState
+    recent: Annotated[
+        list[tuple[str, str, int]],
+        msgspec.Meta(description="Stream, id and sequence of the newest accepted events, oldest first."),
+    ]
+
+
+class Commit(Stored, frozen=True, tag="commit.v1"):
+    """Outputs and the input position, made visible together."""
+
+    sequence: Annotated[int, msgspec.Meta(ge=0, description="Every input before this one is answered.")]
+    source: Annotated[Position | None, msgspec.Meta(description="Where the source goes on; null at its start.")]
+    answers: Annotated[Position, msgspec.Meta(description="Where the committed answers end.")]
+    dead_letters: Annotated[Position, msgspec.Meta(description="Where the committed dead letters end.")]
+    tally: Tally
+
+
+class SnapshotManifest(Stored, frozen=True, tag="snapshot.v1"):
+    """What a snapshot holds and how to tell that it is whole."""
+
+    commit: Commit
+    config: Annotated[dict[str, Any], msgspec.Meta(description="The configuration the fold depends on.")]
+    plugins: Annotated[dict[str, str], msgspec.Meta(description="Versions of the plugins that made the state.")]
+    state_bytes: int
+    state_sha256: str
+
+
+StoredRecord = CategoryState | HeadState | Tally | TaskState | Commit | SnapshotManifest
