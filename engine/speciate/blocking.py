@@ -23,8 +23,8 @@ POLL_SECONDS = 0.05
 class _OwnThread:
     """Runs calls one after another on one thread."""
 
-    def __init__(self) -> None:
-        self._executor: ThreadPoolExecutor | None = None
+    # On the class, so that a plugin's constructor need not call ours.
+    _executor: ThreadPoolExecutor | None = None
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         if self._executor is None:
@@ -97,8 +97,8 @@ class BlockingSink(_OwnThread, ABC):
     durable = True
 
     @abstractmethod
-    def open_now(self, position: Position | None) -> None:
-        """Get ready to write behind `position`, removing whatever lies there; None: start empty."""
+    def open_now(self, position: Position | None, *, fresh: bool) -> None:
+        """Get ready to write behind `position`, removing whatever lies there; None: it must be empty, or `fresh`."""
 
     @abstractmethod
     def write_now(self, items: Sequence[Answer | DeadLetter]) -> None:
@@ -113,16 +113,20 @@ class BlockingSink(_OwnThread, ABC):
         """What was written between two positions, in order, in pieces of bounded size."""
 
     @abstractmethod
+    def describe(self) -> str:
+        """For people: where it is; a path, say."""
+
     def locate(self, sequence: int) -> str:
         """Where the item for this input is to be found."""
+        return f"{self.describe()}#{sequence}"
 
     def close_now(self) -> None:
         """Let go of everything; may be called more than once."""
 
-    async def open(self, position: Position | None) -> None:
+    async def open(self, position: Position | None, *, fresh: bool = False) -> None:
         """See `Sink`."""
         try:
-            await self._call(self.open_now, position)
+            await self._call(self.open_now, position, fresh=fresh)
         except OSError as error:
             raise OutputError(f"cannot open the output: {error}") from error
 
@@ -143,12 +147,11 @@ class BlockingSink(_OwnThread, ABC):
     async def read_back(self, start: Position, end: Position) -> AsyncIterator[Sequence[Answer]]:
         """See `Sink`."""
         pieces = self.read_back_now(start, end)
-        done: tuple[()] = ()
-        while True:
-            piece = await self._call(next, pieces, done)
-            if piece is done:
-                return
-            yield piece
+        try:
+            while (piece := await self._call(next, pieces, None)) is not None:
+                yield piece
+        except OSError as error:
+            raise OutputError(f"cannot read the output back: {error}") from error
 
     async def close(self) -> None:
         """See `Sink`."""

@@ -1,13 +1,14 @@
 """From a TOML file and overrides to checked options, before anything runs."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from speciate_schemas import PipelineConfig, Strict
+from speciate_schemas import PipelineConfig, Strict, decode, encode
 
 from speciate.errors import ConfigError
 from speciate.hooks import Provider
@@ -57,8 +58,9 @@ class Resolved:
     @property
     def fold(self) -> dict[str, Any]:
         """What the state depends on, with defaults filled in: kept beside it and compared on resume."""
+        # Through the codec, so that a tuple compares equal to the list a snapshot gives back.
         chosen = {name: self.sections[name] for name in FOLD_SECTIONS if name in self.sections}
-        sections = {name: {"plugin": one.name, **msgspec.to_builtins(one.options)} for name, one in chosen.items()}
+        sections = {name: {"plugin": one.name, **decode(encode(one.options), dict)} for name, one in chosen.items()}
         window = self.config.run.duplicate_window
         return {**sections, "run": {"duplicate_window": window}}
 
@@ -75,17 +77,17 @@ def load(path: Path, overrides: Sequence[str] = ()) -> PipelineConfig:
             tree = tomllib.load(file)
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    for override in overrides:
-        _override(tree, override)
-    return parse(tree, str(path))
+    return parse(tree, str(path), overrides)
 
 
-def parse(tree: Mapping[str, Any], where: str = "configuration") -> PipelineConfig:
-    """Check the engine's own keys of a configuration given as nested mappings."""
+def parse(tree: Mapping[str, Any], where: str = "configuration", overrides: Sequence[str] = ()) -> PipelineConfig:
+    """Check the engine's own keys of a configuration given as nested mappings, after overrides."""
+    changed = deepcopy(dict(tree))
+    apply_overrides(changed, overrides)
     try:
-        return msgspec.convert(tree, PipelineConfig)
+        return msgspec.convert(changed, PipelineConfig)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {_readable(error)}") from error
 
@@ -116,6 +118,12 @@ def choose(plugins: Plugins, stage: str, section: Mapping[str, Any], where: str)
     return Chosen(stage, name, plugins.info(stage, name).version, provider, checked)
 
 
+def apply_overrides(tree: dict[str, Any], overrides: Iterable[str]) -> None:
+    """Set dotted keys of nested mappings, in order."""
+    for override in overrides:
+        _override(tree, override)
+
+
 def _override(tree: dict[str, Any], override: str) -> None:
     """Set one dotted key. The value is TOML; what is not valid TOML is taken as the text it is."""
     key, equals, text = override.partition("=")
@@ -123,9 +131,11 @@ def _override(tree: dict[str, Any], override: str) -> None:
     if not equals or not all(path):
         raise ConfigError(f"override {override!r} must look like section.key=value")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text
+        parsed = tomllib.loads(f"value = {text}")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        parsed = {}
+    # Text of several lines may be TOML with keys of its own; it is one value all the same.
+    value = parsed["value"] if parsed.keys() == {"value"} else text
     node = tree
     for part in path[:-1]:
         node = node.setdefault(part, {})

@@ -2,6 +2,7 @@
 
 import difflib
 import importlib.util
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -66,6 +67,16 @@ class Plugins:
             raise PluginError(f"{stage} {name!r} {missing}")
         return provider
 
+    def source_for(self, path: str) -> str | None:
+        """The source that understands files of this name, if one says so; broken plugins have no say."""
+        for name in self.names("source"):
+            try:
+                if path.endswith(self._load(self.info("source", name)).suffixes or ("\0",)):
+                    return name
+            except PluginError:
+                continue
+        return None
+
     def survey(self) -> list[PluginReport]:
         """Every plugin found and whether it is usable; never raises for a broken one."""
         return [PluginReport(info, self._problem(info)) for info in self._infos]
@@ -99,7 +110,9 @@ def installed() -> Plugins:
 
 def _info(entry: EntryPoint) -> PluginInfo:
     stage, _, name = entry.name.partition(".")
-    package, version = (entry.dist.name, entry.dist.version) if entry.dist else ("unknown", "unknown")
+    # Metadata that was half removed has neither name nor version; that must not keep the others from being listed.
+    package = (entry.dist and entry.dist.name) or "unknown"
+    version = (entry.dist and entry.dist.version) or "unknown"
     if stage in STAGES and name:
         return PluginInfo(stage, name, package, version, entry.value)
     return PluginInfo("?", entry.name, package, version, entry.value)
@@ -119,10 +132,14 @@ def _load(info: PluginInfo) -> Provider[Any]:
     try:
         manager.register(module)
         manager.check_pending()
+        results = getattr(manager.hook, hook)()
     except pluggy.PluginValidationError as error:
         reason = " ".join(str(error).split())
         raise PluginError(f"{info} does not implement the hooks rightly: {reason}") from error
-    results = getattr(manager.hook, hook)()
+    except (Exception, SystemExit) as error:
+        raise PluginError(
+            f"{info} fails in {hook}(): {type(error).__name__}: {error}; mend or uninstall {info.package}"
+        ) from error
     if len(results) != 1 or not isinstance(results[0], Provider):
         got = repr(results[0]) if results else "nothing"
         raise PluginError(f"{info}: module {info.module} must implement {hook}() returning a Provider, got {got}")
@@ -131,5 +148,13 @@ def _load(info: PluginInfo) -> Provider[Any]:
 
 def _missing(provider: Provider[Any]) -> str:
     """What to install, if a required module is not there; otherwise nothing."""
-    absent = [name for name in provider.requires if importlib.util.find_spec(name) is None]
+    absent = [name for name in provider.requires if not _importable(name)]
     return f"needs {', '.join(absent)}: pip install '{provider.install or absent[0]}'" if absent else ""
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        # The package around it is missing too, or what stands in its place was not imported the usual way.
+        return module in sys.modules

@@ -173,8 +173,12 @@ class Sink(Protocol):
     durable: bool
     """True if `open` can cut back and `read_back` can read; False for a pipe or a terminal."""
 
-    async def open(self, position: Position | None) -> None:
-        """Get ready to write behind `position` and remove whatever lies there; None: start empty."""
+    async def open(self, position: Position | None, *, fresh: bool = False) -> None:
+        """Get ready to write behind `position` and remove whatever lies there.
+
+        Without a position the output must be absent or empty, or `fresh` must say to discard it. Raises
+        `StateMismatchError` if there is less than `position` says, or something where nothing should be.
+        """
 
     async def write(self, items: Sequence[Answer | DeadLetter]) -> None:
         """Write, in order; need not survive a crash before `flush`."""
@@ -185,6 +189,9 @@ class Sink(Protocol):
     def read_back(self, start: Position, end: Position) -> AsyncIterator[Sequence[Answer]]:
         """What was written between two positions, in order, in pieces. Durable sinks only."""
 
+    def describe(self) -> str:
+        """For people: where it is."""
+
     def locate(self, sequence: int) -> str:
         """For people and programs: where the item for this input is to be found."""
 
@@ -193,7 +200,10 @@ class Sink(Protocol):
 
 
 class StateStore(Protocol):
-    """Keeps one commit and several snapshots. Each method blocks and is called off the event loop."""
+    """Keeps one commit and several snapshots. Each method blocks and is called off the event loop.
+
+    What only reads works without `open`, and while another process has the store open.
+    """
 
     def open(self, *, fresh: bool) -> None:
         """Lock the store for this process; `fresh` empties it. Raises `StateLockedError` if it is taken."""

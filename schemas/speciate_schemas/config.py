@@ -63,14 +63,12 @@ class PipelineConfig(Strict, frozen=True):
     """One pipeline: where events come from, how they are decided, where the answers go."""
 
     source: Annotated[Section, msgspec.Meta(description="Where events come from.")]
+    support: Annotated[Section, msgspec.Meta(description="A source of labelled events: the known categories.")]
     density: Annotated[Section, msgspec.Meta(description="How likely an event is under each category.")]
     policy: Annotated[Section, msgspec.Meta(description="Which category is chosen, or a birth.")]
     sink: Annotated[Section, msgspec.Meta(description="Where answers go.")]
     dead_letters: Annotated[Section, msgspec.Meta(description="A sink for the inputs that were rejected.")]
     store: Annotated[Section, msgspec.Meta(description="Where commits and snapshots are kept.")]
-    support: Annotated[
-        Section | None, msgspec.Meta(description="A source of labelled events: the known categories.")
-    ] = None
     encoder: Annotated[Section | None, msgspec.Meta(description="Images to features, if images come.")] = None
     run: RunOptions = msgspec.field(default_factory=RunOptions)
     commit: CommitOptions = msgspec.field(default_factory=CommitOptions)

@@ -67,14 +67,13 @@ def _header(buffer: bytes, start: int) -> tuple[int, int] | None:
 
 def _damage(buffer: bytes, start: int, reason: str, *, final: bool) -> Frame | int:
     """The bytes from `start` to the next sound header, at most `DAMAGE_BYTES` of them."""
-    window = DAMAGE_BYTES + HEADER_BYTES
-    if len(buffer) - start < window and not final:
-        return window
     limit = min(start + DAMAGE_BYTES, len(buffer))
-    candidate = buffer.find(MARKER, start + 1)
-    while candidate != -1 and candidate < limit:
-        if _header(buffer, candidate) is not None:
-            limit = candidate
-            break
-        candidate = buffer.find(MARKER, candidate + 1)
+    candidate = buffer.find(MARKER, start + 1, limit + len(MARKER) - 1)
+    while candidate != -1 and _header(buffer, candidate) is None:
+        candidate = buffer.find(MARKER, candidate + 1, limit + len(MARKER) - 1)
+    if candidate != -1:
+        return Frame(memoryview(buffer)[start:candidate], candidate, reason)
+    if len(buffer) - start < DAMAGE_BYTES + HEADER_BYTES and not final:
+        # Any byte more may complete the header that ends the damage: a followed log must not wait for a mebibyte.
+        return len(buffer) - start + 1
     return Frame(memoryview(buffer)[start:limit], limit, reason)

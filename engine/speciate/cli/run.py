@@ -1,0 +1,41 @@
+"""`speciate run`: a configuration from where it was left to the end of its source."""
+
+from pathlib import Path
+
+import click
+
+from speciate.cli.options import config_argument, json_option, overrides_option
+
+
+@click.command(name="run")
+@config_argument
+@overrides_option
+@click.option("--fresh", is_flag=True, help="Start over: discard the state and the outputs of earlier runs.")
+@click.option("--follow", is_flag=True, help="Wait for more at the end of the input; short for -s source.follow=true.")
+@click.option(
+    "--pace",
+    metavar="PACE",
+    help="max, original, or events per second: how fast a recording is replayed; short for -s run.pace=PACE.",
+)
+@json_option
+def command(
+    *, config: Path, overrides: tuple[str, ...], fresh: bool, follow: bool, pace: str | None, as_json: bool
+) -> None:
+    """Run a pipeline, going on where an earlier run was left.
+
+    CONFIG is the TOML file of a pipeline. SIGTERM or Ctrl-C finishes what was read, commits, saves and exits with 0;
+    a second one leaves at once with 128 + the signal's number and loses nothing: the next run goes on from the last
+    commit. With --json the report is one line of JSON on standard output.
+    """
+    import msgspec
+
+    from speciate.cli.running import print_report, run_watched
+    from speciate.config import load, resolve
+    from speciate.plugins import installed
+
+    short = [*(["source.follow=true"] if follow else []), *([f"run.pace={pace}"] if pace else [])]
+    report = run_watched(resolve(load(config, [*overrides, *short]), installed()), fresh=fresh)
+    if as_json:
+        click.echo(msgspec.json.encode(report.as_json()))
+    else:
+        print_report(report)

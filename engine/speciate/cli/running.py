@@ -1,0 +1,50 @@
+"""Running a pipeline from the command line: watched, stoppable, and reported on."""
+
+import asyncio
+from collections.abc import Iterator
+
+import click
+
+from speciate.cli.progress import watching
+from speciate.cli.signals import stopping_on_signals
+from speciate.config import Resolved
+from speciate.logs import configure
+from speciate.pipeline import Pipeline
+from speciate.report import Report
+
+
+def run_watched(resolved: Resolved, *, fresh: bool) -> Report:
+    """Run to the end of the source, or until a signal."""
+    configure()
+    return asyncio.run(_run(resolved, fresh=fresh))
+
+
+async def _run(resolved: Resolved, *, fresh: bool) -> Report:
+    pipeline = Pipeline(resolved, fresh=fresh)
+    with stopping_on_signals(pipeline.stop):
+        async with watching(pipeline):
+            return await pipeline.run()
+
+
+def print_report(report: Report) -> None:
+    """The end of a run, for people, on standard error: standard output may be the sink."""
+    for line in _lines(report):
+        click.echo(line, err=True)
+
+
+def _lines(report: Report) -> Iterator[str]:
+    status, tally = report.status, report.status.tally
+    ended = "stopped" if report.stopped else "done"
+    resumed = f", resumed at record {report.resumed_at:,}" if report.resumed_at else ""
+    rate = f"{status.answered:,} events answered in {status.seconds:.2f} s ({status.events_per_second:,.0f}/s)"
+    yield f"{ended}: {rate}{resumed}"
+    counts = {name: getattr(tally, name) for name in tally.__struct_fields__}
+    yield "in all: " + ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    yield f"categories: {status.categories:,}, {status.head_bytes / 1024:,.0f} KiB"
+    p50, p99 = report.latency_p50 * 1e3, report.latency_p99 * 1e3
+    yield f"latency: p50 {p50:.1f} ms, p99 {p99:.1f} ms from reading an event to writing its answer"
+    for name, spent in status.stages.items():
+        if spent.busy or spent.idle:
+            waiting = f"idle {spent.idle:6.2f} s, backpressured {spent.backpressured:6.2f} s"
+            yield f"{name + ':':<9}busy {spent.busy:6.2f} s, {waiting}"
+    yield f"answers in {report.answers}, dead letters in {report.dead_letters}, state in {report.state}"

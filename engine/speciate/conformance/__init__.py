@@ -1,0 +1,13 @@
+"""The laws every plugin of a stage must keep, as functions its author calls in a test.
+
+    async def test_my_source_keeps_the_laws(tmp_path):
+        await check_source(lambda: MySource(MyOptions(path=str(tmp_path / "events"))))
+
+A broken law raises `AssertionError` with a sentence saying which. The built-in plugins pass the same checks.
+"""
+
+from speciate.conformance.sinks import check_sink
+from speciate.conformance.sources import check_source
+from speciate.conformance.stores import check_store
+
+__all__ = ["check_sink", "check_source", "check_store"]

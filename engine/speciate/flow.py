@@ -1,0 +1,215 @@
+"""The flow: source → encoder → head → sink, each a task of its own, joined by bounded queues.
+
+The event loop only hands batches on; reading, encoding, deciding and writing happen on threads. A slow stage makes
+the ones before it wait, so memory stays flat. Order is kept from end to end.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from speciate_schemas import PipelineConfig, Tally
+
+from speciate.cadence import Cadence
+from speciate.channel import Channel, Overflow
+from speciate.commit import CommitPoint, Committer
+from speciate.encoding import encode_records
+from speciate.errors import TooLargeError
+from speciate.pacing import Pacer
+from speciate.restore import Parts, Start
+from speciate.stages import Encoder, Record
+from speciate.task import Outcome
+from speciate.timing import LatencyHistogram, StageTimes
+
+EMISSIONS_WAITING = 2
+
+Encoding = asyncio.Queue[asyncio.Future[tuple[Sequence[Record], float]] | None]
+
+
+class Emission(NamedTuple):
+    """A batch of outcomes on its way to the sink, and the commit that is due behind it."""
+
+    outcomes: list[Outcome]
+    received: list[float]
+    point: CommitPoint | None
+
+
+class Flow:
+    """Moves events from an opened source to an opened sink until the source ends."""
+
+    def __init__(self, config: PipelineConfig, parts: Parts, start: Start, committer: Committer) -> None:
+        self._run = config.run
+        self._parts = parts
+        self.start = start
+        self.task = start.task
+        self._committer = committer
+        self._position = start.commit.source
+        self._cadence = Cadence(
+            config.commit,
+            committed=start.commit.sequence,
+            snapshot=start.snapshot_sequence,
+            always_snapshot=not parts.source.replayable,
+        )
+        self._pacer = Pacer(config.run.pace)
+        self._arrived = self._channel(config.run.overflow)
+        self._ready = self._arrived if parts.encoder is None else self._channel("block")
+        self._emissions: asyncio.Queue[Emission | None] = asyncio.Queue(EMISSIONS_WAITING)
+        self.times = {name: StageTimes() for name in ("source", "encoder", "head", "sink")}
+        self.latency = LatencyHistogram()
+        self.answered = 0
+        self.began = time.perf_counter()
+
+    @property
+    def tally(self) -> Tally:
+        """What became of all inputs since the very beginning."""
+        dropped = self.start.commit.tally.dropped + self._arrived.dropped
+        return msgspec.structs.replace(self.task.tally, dropped=dropped)
+
+    def stop(self) -> None:
+        """Read no more; what was read is still decided, committed and saved."""
+        self._parts.source.stop()
+        self._pacer.hurry()
+
+    async def run(self) -> None:
+        """Run the stages until the source ends or the first of them fails."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._read())
+            if self._parts.encoder is not None:
+                encoding: Encoding = asyncio.Queue(self._run.encode_workers)
+                group.create_task(self._encode(self._parts.encoder, encoding))
+                group.create_task(self._forward(encoding))
+            group.create_task(self._decide())
+            group.create_task(self._emit())
+
+    def _channel(self, overflow: Overflow) -> Channel:
+        run = self._run
+        return Channel(max_events=run.queue_events, max_bytes=run.queue_bytes, overflow=overflow)
+
+    async def _read(self) -> None:
+        """Source → queue."""
+        times = self.times["source"]
+        while True:
+            with times.measure("busy"):
+                records = await self._parts.source.read(self._run.batch_events)
+            if not records:
+                break
+            now = time.perf_counter()
+            for record in records:
+                record.received = now
+                self._limit_size(record)
+            async for due in self._paced(records):
+                with times.measure("backpressured"):
+                    await self._arrived.put(due)
+        self._arrived.close()
+
+    def _paced(self, records: Sequence[Record]) -> AsyncIterator[Sequence[Record]]:
+        """What was answered before a restart is not replayed in time again."""
+        return self._pacer.release(records, unpaced_before=self.start.replay.until)
+
+    def _limit_size(self, record: Record) -> None:
+        limit = self._run.max_event_bytes
+        if record.nbytes > limit and record.error is None:
+            record.error = TooLargeError(
+                f"{record.nbytes} bytes are more than run.max_event_bytes = {limit}: send less or raise the limit"
+            )
+
+    async def _encode(self, encoder: Encoder, encoding: Encoding) -> None:
+        """Queue → encoder, several batches at once; `_forward` takes them in order."""
+        times = self.times["encoder"]
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(self._run.encode_workers, thread_name_prefix="encoder") as pool:
+            while True:
+                with times.measure("idle"):
+                    records = await self._arrived.get(self._run.batch_events, linger=self._linger)
+                if not records:
+                    break
+                future = loop.run_in_executor(pool, _timed_encode, records, encoder)
+                with times.measure("backpressured"):
+                    await encoding.put(future)
+            await encoding.put(None)
+
+    async def _forward(self, encoding: Encoding) -> None:
+        """Encoder → queue, in the order the batches came."""
+        times = self.times["encoder"]
+        while (future := await encoding.get()) is not None:
+            records, seconds = await future
+            times.busy += seconds
+            await self._ready.put(records)
+        self._ready.close()
+
+    async def _decide(self) -> None:
+        """Queue → head → outcomes, with a commit point wherever one is due."""
+        times = self.times["head"]
+        with ThreadPoolExecutor(1, thread_name_prefix="head") as thread:
+            while True:
+                with times.measure("idle"):
+                    left = self._cadence.time_left(self.task.sequence)
+                    records = await self._ready.get(self._run.batch_events, linger=self._linger, patience=left)
+                if not records and self._ready.drained:
+                    break
+                with times.measure("busy"):
+                    emission = await self._fold(records, thread)
+                with times.measure("backpressured"):
+                    await self._emissions.put(emission)
+            await self._emissions.put(Emission([], [], await self._last_point(thread)))
+        await self._emissions.put(None)
+
+    async def _fold(self, records: list[Record], thread: ThreadPoolExecutor) -> Emission:
+        loop = asyncio.get_running_loop()
+        replay = self.start.replay
+        answered = [record for record in records if record.sequence < replay.until]
+        if answered:
+            await loop.run_in_executor(thread, self.task.refold, *await replay.match(answered))
+        new = records[len(answered) :]
+        outcomes = await loop.run_in_executor(thread, self.task.fold, new) if new else []
+        if records:
+            self._position = records[-1].position
+        received = [record.received for record in new]
+        sequence = self.task.sequence
+        if not self._cadence.due(sequence):
+            return Emission(outcomes, received, None)
+        snapshot = self._cadence.snapshot_due(sequence, saving=self._committer.saving)
+        return Emission(outcomes, received, await self._point(thread, snapshot=snapshot))
+
+    async def _last_point(self, thread: ThreadPoolExecutor) -> CommitPoint | None:
+        """The end of the run is committed and saved, unless it already is."""
+        return await self._point(thread, snapshot=True) if self._cadence.unsaved(self.task.sequence) else None
+
+    async def _point(self, thread: ThreadPoolExecutor, *, snapshot: bool) -> CommitPoint:
+        loop = asyncio.get_running_loop()
+        state = await loop.run_in_executor(thread, self.task.state) if snapshot else None
+        self._cadence.note(self.task.sequence, snapshot=snapshot)
+        return CommitPoint(self.task.sequence, self._position, self.tally, state)
+
+    async def _emit(self) -> None:
+        """Outcomes → sinks, and the commits."""
+        times = self.times["sink"]
+        while True:
+            with times.measure("idle"):
+                emission = await self._emissions.get()
+            if emission is None:
+                break
+            with times.measure("busy"):
+                await self._write(emission)
+        await self._committer.settle()
+
+    async def _write(self, emission: Emission) -> None:
+        if emission.outcomes:
+            await self._committer.write(emission.outcomes)
+            self.latency.add(time.perf_counter() - np.array(emission.received))
+            self.answered += len(emission.outcomes)
+        if emission.point is not None:
+            await self._committer.commit(emission.point)
+
+    @property
+    def _linger(self) -> float:
+        return self._run.linger_ms / 1000.0
+
+
+def _timed_encode(records: Sequence[Record], encoder: Encoder) -> tuple[Sequence[Record], float]:
+    start = time.perf_counter()
+    return encode_records(records, encoder), time.perf_counter() - start

@@ -1,0 +1,296 @@
+"""The head: a density and a policy meet over a list of categories. Also the library's front door."""
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from speciate_schemas import CategoryState, HeadState
+
+from speciate.config import Chosen, choose
+from speciate.errors import ConfigError, FeatureError, StateMismatchError, SupportError, UnknownCategoryError
+from speciate.plugins import Plugins, installed
+from speciate.sealed import load_sealed, save_sealed
+from speciate.stages import BIRTH, Density, DensityState, Matrix, Policy, Vector
+
+
+class Decision(NamedTuple):
+    """What became of one event."""
+
+    category: int
+    birth: bool
+    label: str | None
+    log_evidence: float
+    margin: float | None
+    probability: float
+
+
+@dataclass(frozen=True)
+class Category:
+    """One category as the outside sees it."""
+
+    id: int
+    label: str | None
+    known: bool
+    count: int
+
+
+@dataclass
+class _Entry:
+    id: int
+    label: str | None
+    known: bool
+
+
+class Head:
+    """Folds feature vectors into categories, one decision an event.
+
+    >>> head = Head.fit(features, labels, density="nearest-mean", policy="dp", alpha=1e-9)  # doctest: +SKIP
+    >>> head.step(vector).category  # doctest: +SKIP
+    """
+
+    def __init__(self, density: Chosen, policy: Chosen) -> None:
+        self._chosen = (density, policy)
+        self._density: Density = density.create()
+        self._policy: Policy = policy.create()
+        self._entries: list[_Entry] = []
+        self._next_category = 0
+        self.version = 0
+        """Changes since the head was fitted."""
+
+    @classmethod
+    def fit(
+        cls,
+        features: npt.ArrayLike,
+        labels: Sequence[Any] | npt.NDArray[Any],
+        *,
+        density: str,
+        policy: str,
+        plugins: Plugins | None = None,
+        **options: Any,
+    ) -> Self:
+        """A head whose known categories are the classes of a labelled support set.
+
+        `options` are those of the two plugins, under the names the configuration uses.
+        """
+        plugins = plugins or installed()
+        head = cls(*_choose_both(plugins, density, policy, options))
+        head.calibrate(features, labels)
+        return head
+
+    def calibrate(self, features: npt.ArrayLike, labels: Sequence[Any] | npt.NDArray[Any]) -> None:
+        """Fit a new head to its support set; classes become categories 0 … K-1 in sorted order."""
+        matrix, names, classes = _support(features, labels)
+        self._density.fit(matrix, classes)
+        self._entries = [_Entry(number, name, known=True) for number, name in enumerate(names)]
+        self._next_category = len(names)
+
+    @property
+    def dimension(self) -> int:
+        """Length of the feature vectors it takes."""
+        return self._density.dimension
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held by the categories."""
+        return self._density.nbytes
+
+    @property
+    def categories(self) -> list[Category]:
+        """All categories, known and born, in the order of their numbers."""
+        counts = self._density.counts.tolist()
+        return [Category(e.id, e.label, e.known, n) for e, n in zip(self._entries, counts, strict=True)]
+
+    @property
+    def size(self) -> int:
+        """How many categories there are."""
+        return len(self._entries)
+
+    def step(self, event: npt.ArrayLike) -> Decision:
+        """Decide one event and learn from it."""
+        return self.process(np.atleast_2d(np.asarray(event, dtype=np.float64)))[0]
+
+    def process(self, events: npt.ArrayLike) -> list[Decision]:
+        """Decide many events in order: the same decisions as `step`, one by one."""
+        batch = np.asarray(events, dtype=np.float64)
+        if batch.ndim != 2 or batch.shape[1] != self.dimension:  # noqa: PLR2004  # a matrix has two axes
+            raise FeatureError(f"events have shape {batch.shape}, this head takes (N, {self.dimension})")
+        if not np.isfinite(batch).all():
+            row, column = np.argwhere(~np.isfinite(batch))[0]
+            raise FeatureError(f"event {row} has {batch[row, column]} at feature {column}: clean or drop it")
+        decisions = []
+        for decision in self.decide(batch):
+            if isinstance(decision, FeatureError):
+                raise decision
+            decisions.append(decision)
+        return decisions
+
+    def decide(self, batch: Matrix) -> list[Decision | FeatureError]:
+        """Decide a clean batch in order; an event whose evidence overflows gets an error and teaches nothing.
+
+        All events are scored at once; while walking them, only the categories that an earlier event of the batch
+        changed are scored again, so the decisions are those of one at a time.
+        """
+        size = self.size
+        table = np.empty((len(batch), size + len(batch)))
+        table[:, :size] = self._density.score(batch)
+        births = self._density.score_birth(batch).tolist()
+        changed: dict[int, None] = {}
+        decisions: list[Decision | FeatureError] = []
+        for event, row, log_birth in zip(batch, table, births, strict=True):
+            evidence = row[: self.size]
+            if changed:
+                places = list(changed)
+                evidence[places] = self._density.score_some(event, places)
+            choice = self._policy.choose(evidence, self._density.counts, log_birth)
+            if not math.isfinite(choice.log_evidence):
+                decisions.append(FeatureError(f"its evidence is {choice.log_evidence}: the features are too far out"))
+                continue
+            born = choice.category == BIRTH
+            place = self._found(event) if born else self._absorb(choice.category, event)
+            changed[place] = None
+            entry = self._entries[place]
+            # A runner-up without any evidence is no runner-up.
+            margin = choice.margin if choice.margin is not None and math.isfinite(choice.margin) else None
+            decisions.append(Decision(entry.id, born, entry.label, choice.log_evidence, margin, choice.probability))
+        return decisions
+
+    def learn(self, event: Vector, category: int, *, birth: bool) -> None:
+        """Apply a decision that was made before, without deciding again."""
+        if not birth:
+            self._absorb(self._place(category), event)
+        elif category == self._next_category:
+            self._found(event)
+        else:
+            raise StateMismatchError(
+                f"the recorded birth of category {category} does not follow this state, whose next category is "
+                f"{self._next_category}: the outputs belong to another state"
+            )
+
+    def rename(self, category: int, label: str) -> None:
+        """Give a category a label."""
+        self._entries[self._place(category)].label = label
+        self.version += 1
+
+    def merge(self, keep: int, absorb: int) -> None:
+        """Fold one category into another; the absorbed number is never used again."""
+        into, gone = self._place(keep), self._place(absorb)
+        if into == gone:
+            raise UnknownCategoryError(f"category {keep} cannot be merged with itself: name two different ones")
+        self._density.merge(into, gone)
+        del self._entries[gone]
+        self.version += 1
+
+    def forget(self, category: int) -> None:
+        """Remove a category; its number is never used again."""
+        place = self._place(category)
+        self._density.remove(place)
+        del self._entries[place]
+        self.version += 1
+
+    def state(self) -> HeadState:
+        """Everything needed to go on exactly here; later learning does not change it."""
+        density, policy = self._chosen
+        exported = self._density.export_state()
+        categories = [
+            CategoryState(id=one.id, label=one.label, known=one.known, count=one.count, arrays=arrays)
+            for one, arrays in zip(self.categories, exported.categories, strict=True)
+        ]
+        return HeadState(
+            density=density.name,
+            policy=policy.name,
+            density_options=msgspec.to_builtins(density.options),
+            policy_options=msgspec.to_builtins(policy.options),
+            dimension=self.dimension,
+            version=self.version,
+            next_category=self._next_category,
+            shared=exported.shared,
+            categories=categories,
+        )
+
+    @classmethod
+    def from_state(cls, state: HeadState, plugins: Plugins | None = None) -> Self:
+        """A head that goes on where `state` was taken."""
+        plugins = plugins or installed()
+        density = choose(plugins, "density", {"plugin": state.density, **state.density_options}, "density")
+        policy = choose(plugins, "policy", {"plugin": state.policy, **state.policy_options}, "policy")
+        head = cls(density, policy)
+        head._density.import_state(DensityState(state.shared, [one.arrays for one in state.categories]))
+        if head.dimension != state.dimension:
+            raise StateMismatchError(f"the state says dimension {state.dimension}, its arrays have {head.dimension}")
+        head._entries = [_Entry(one.id, one.label, one.known) for one in state.categories]
+        head._next_category = state.next_category
+        head.version = state.version
+        return head
+
+    def save(self, path: str | Path) -> None:
+        """Write the state to a file: compact, versioned, checksummed."""
+        save_sealed(Path(path), self.state())
+
+    @classmethod
+    def load(cls, path: str | Path, plugins: Plugins | None = None) -> Self:
+        """Read a head that `save` wrote; a damaged or foreign file is refused."""
+        return cls.from_state(load_sealed(Path(path), HeadState), plugins)
+
+    def _absorb(self, place: int, event: Vector) -> int:
+        self._density.absorb(place, event)
+        self.version += 1
+        return place
+
+    def _found(self, event: Vector) -> int:
+        self._density.found(event)
+        self._entries.append(_Entry(self._next_category, None, known=False))
+        self._next_category += 1
+        self.version += 1
+        return self.size - 1
+
+    def _place(self, category: int) -> int:
+        # Entries are ordered by id for ever: births append the next number and removals keep the order.
+        place = bisect_left(self._entries, category, key=lambda entry: entry.id)
+        if place < self.size and self._entries[place].id == category:
+            return place
+        raise UnknownCategoryError(f"there is no category {category}: it was merged, forgotten or never born")
+
+
+def _choose_both(plugins: Plugins, density: str, policy: str, options: dict[str, Any]) -> tuple[Chosen, Chosen]:
+    """Hand each option to the one of the two plugins that knows it."""
+    fields = {
+        stage: {field.name for field in msgspec.structs.fields(plugins.provider(stage, name).options)}
+        for stage, name in (("density", density), ("policy", policy))
+    }
+    unknown = set(options) - fields["density"] - fields["policy"]
+    if unknown:
+        known = ", ".join(sorted(fields["density"] | fields["policy"])) or "none"
+        raise ConfigError(f"unknown option {min(unknown)!r}: {density!r} and {policy!r} have {known}")
+
+    def section(stage: str, name: str) -> dict[str, Any]:
+        return {"plugin": name, **{key: value for key, value in options.items() if key in fields[stage]}}
+
+    return (
+        choose(plugins, "density", section("density", density), "density"),
+        choose(plugins, "policy", section("policy", policy), "policy"),
+    )
+
+
+def _support(
+    features: npt.ArrayLike, labels: Sequence[Any] | npt.NDArray[Any]
+) -> tuple[Matrix, list[str], npt.NDArray[np.int64]]:
+    """Check a support set: the matrix, the names of its classes in sorted order, and each row's class."""
+    try:
+        matrix = np.asarray(features, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise SupportError(f"support features are not a matrix of numbers: {error}") from error
+    if matrix.ndim != 2 or matrix.size == 0:  # noqa: PLR2004  # a matrix has two axes
+        raise SupportError(f"support features have shape {matrix.shape}: give a matrix (N, d) with N, d ≥ 1")
+    if len(labels) != len(matrix):
+        raise SupportError(f"{len(matrix)} support features but {len(labels)} labels: give one label a row")
+    if not np.isfinite(matrix).all():
+        row = int(np.argwhere(~np.isfinite(matrix).all(axis=1))[0, 0])
+        raise SupportError(f"support row {row} holds NaN or infinity: clean or drop it")
+    values, classes = np.unique(np.asarray(labels), return_inverse=True)
+    return matrix, [str(value) for value in values], classes.astype(np.int64).reshape(-1)

@@ -1,0 +1,63 @@
+"""Replaying a recording: as fast as possible, at a rate, or in its own time."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Literal
+
+from speciate.stages import Record
+
+
+class Pacer:
+    """Releases records when they are due."""
+
+    def __init__(self, pace: Literal["max", "original"] | float) -> None:
+        self._pace = pace
+        self._start: float | None = None
+        self._first_time: float | None = None
+        self._released = 0
+        self._hurry = asyncio.Event()
+
+    def hurry(self) -> None:
+        """Release whatever is held at once."""
+        self._hurry.set()
+
+    async def release(self, records: Sequence[Record], *, unpaced_before: int) -> AsyncIterator[Sequence[Record]]:
+        """The records in order, in pieces, each when its first record is due; the first ones not paced at all."""
+        if self._pace == "max" or records[-1].sequence < unpaced_before:
+            yield records
+            return
+        place = 0
+        while place < len(records):
+            await self._wait_until(self._due(records[place]))
+            end = place + 1
+            now = time.perf_counter()
+            self._released += 1
+            while end < len(records) and self._due(records[end]) <= now:
+                end += 1
+                self._released += 1
+            yield records[place:end]
+            place = end
+
+    def _due(self, record: Record) -> float:
+        """When a record is to be released, on the monotonic clock; one without a time follows at once."""
+        now = time.perf_counter()
+        if self._start is None:
+            self._start = now
+        if isinstance(self._pace, float):
+            return self._start + self._released / self._pace
+        observed = record.event.time if record.event is not None else None
+        if observed is None:
+            return now
+        if self._first_time is None:
+            self._first_time = observed
+        return self._start + observed - self._first_time
+
+    async def _wait_until(self, due: float) -> None:
+        delay = due - time.perf_counter()
+        if delay > 0:
+            try:
+                async with asyncio.timeout(delay):
+                    await self._hurry.wait()
+            except TimeoutError:
+                pass

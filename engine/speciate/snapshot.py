@@ -1,0 +1,60 @@
+"""Snapshots: the state of a task and the commit it belongs to, sealed, newest whole one first."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from speciate_schemas import Commit, SnapshotManifest, TaskState, encode
+from speciate_schemas.framing import pack
+
+from speciate.errors import StateDamagedError
+from speciate.logs import get_logger
+from speciate.sealed import digest, seal, unseal
+from speciate.stages import StateStore
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A whole snapshot, read back."""
+
+    manifest: SnapshotManifest
+    state: TaskState
+
+    @property
+    def commit(self) -> Commit:
+        """The commit at which the state was taken."""
+        return self.manifest.commit
+
+
+def build(commit: Commit, state: TaskState, *, config: dict[str, Any], plugins: dict[str, str]) -> bytes:
+    """The bytes of a snapshot. They depend on their content alone: equal states give equal bytes."""
+    encoded = encode(state)
+    manifest = SnapshotManifest(
+        commit=commit, config=config, plugins=plugins, state_bytes=len(encoded), state_sha256=digest(encoded)
+    )
+    return seal(manifest) + pack(encoded)
+
+
+def parse(data: bytes) -> Snapshot:
+    """A snapshot from its bytes; raises `StateDamagedError` unless every bit is in place."""
+    manifest, state = unseal(data, SnapshotManifest, TaskState)
+    if digest(encode(state)) != manifest.state_sha256:
+        raise StateDamagedError("the state's digest does not match")
+    return Snapshot(manifest, state)
+
+
+def whole_snapshots(store: StateStore) -> Iterator[Snapshot]:
+    """The snapshots that can be trusted, newest first; a damaged one is passed over with a warning."""
+    for sequence in reversed(store.snapshots()):
+        try:
+            yield parse(store.load_snapshot(sequence))
+        except StateDamagedError as error:
+            log.warning("snapshot is damaged, trying the one before it", sequence=sequence, reason=str(error))
+
+
+def prune(store: StateStore, keep: int) -> None:
+    """Remove all but the newest snapshots."""
+    for sequence in store.snapshots()[:-keep]:
+        store.remove_snapshot(sequence)

@@ -1,0 +1,54 @@
+"""Where the time goes: busy, idle and backpressured per stage, and the latency of events."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass
+class StageTimes:
+    """Seconds a stage spent working, waiting for input, and waiting for the next stage to take its output."""
+
+    busy: float = 0.0
+    idle: float = 0.0
+    backpressured: float = 0.0
+
+    @contextmanager
+    def measure(self, kind: str) -> Iterator[None]:
+        """Add the time of the block to `busy`, `idle` or `backpressured`."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            setattr(self, kind, getattr(self, kind) + time.perf_counter() - start)
+
+
+class LatencyHistogram:
+    """Latencies in buckets 4 % apart from a microsecond to a day: quantiles in constant memory."""
+
+    _LOWEST = 1e-6
+    _STEP = np.log(1.04)
+    _BUCKETS = 650
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(self._BUCKETS, dtype=np.int64)
+        self._longest = 0.0
+
+    def add(self, seconds: npt.NDArray[np.float64]) -> None:
+        """Count some latencies."""
+        if len(seconds):
+            places = np.log(np.maximum(seconds, self._LOWEST) / self._LOWEST) / self._STEP
+            self._counts += np.bincount(np.minimum(places.astype(np.int64), self._BUCKETS - 1), minlength=self._BUCKETS)
+            self._longest = max(self._longest, float(seconds.max()))
+
+    def quantile(self, fraction: float) -> float:
+        """The latency that this fraction of events did not exceed, to within a bucket; 0 if there were none."""
+        total = int(self._counts.sum())
+        if not total:
+            return 0.0
+        place = int(np.searchsorted(np.cumsum(self._counts), fraction * total))
+        return float(min(self._LOWEST * np.exp((place + 1) * self._STEP), self._longest))

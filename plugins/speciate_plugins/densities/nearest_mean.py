@@ -1,0 +1,144 @@
+"""Nearest mean: every category a round Gaussian of one common width around its running mean.
+
+The baseline practitioners reach for first, stated as a density so that any policy can decide over it: category k
+predicts N(m_k, s²(1 + 1/n_k) I), a birth is predicted by N(m, (s² + t²) I), where s² is the pooled variance within
+the support classes, m their common mean and t² the variance between class means, each per feature.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from speciate.errors import StateMismatchError, SupportError
+from speciate.hooks import Provider, hookimpl
+from speciate.stages import Density, DensityState, Matrix, Vector
+from speciate_schemas import Array, Strict
+
+
+class NearestMeanOptions(Strict, frozen=True):
+    """Nearest mean has nothing to set: all it needs is estimated from the support set."""
+
+
+class NearestMean:
+    """Running means with one common variance."""
+
+    def __init__(self, options: NearestMeanOptions) -> None:
+        self._options = options
+        self._within = 1.0
+        self._between = 1.0
+        self._centre: Vector = np.empty(0)
+        self._means: Matrix = np.empty((0, 0))
+        self.counts: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+
+    @property
+    def dimension(self) -> int:
+        """See `Density`."""
+        return len(self._centre)
+
+    @property
+    def nbytes(self) -> int:
+        """See `Density`."""
+        return self._means.nbytes + self.counts.nbytes
+
+    def fit(self, features: Matrix, classes: npt.NDArray[np.int64]) -> None:
+        """See `Density`. A single class shows no variance between classes: that within it stands in."""
+        counts = np.bincount(classes)
+        means = np.stack([features[classes == k].mean(axis=0) for k in range(len(counts))])
+        degrees = len(features) - len(counts)
+        within = float(((features - means[classes]) ** 2).sum() / (degrees * features.shape[1])) if degrees else 0.0
+        if within <= 0.0:
+            raise SupportError(
+                "the support set has no spread within its classes (one sample a class, or equal samples): "
+                "give at least one class two different samples"
+            )
+        self._within, self._centre = within, features.mean(axis=0)
+        self._between = _between(means, counts, within)
+        self._means, self.counts = means, counts.astype(np.int64)
+
+    def score(self, batch: Matrix) -> Matrix:
+        """See `Density`."""
+        variances = self._within * (1.0 + 1.0 / self.counts)
+        # Event by event: a matrix product over the batch would be faster, but its last bits depend on the batch.
+        distances = [_square_distances(self._means, event) for event in batch]
+        return _log_density(np.array(distances).reshape(len(batch), len(self.counts)), variances, self.dimension)
+
+    def score_some(self, event: Vector, categories: Sequence[int]) -> Vector:
+        """See `Density`."""
+        variances = self._within * (1.0 + 1.0 / self.counts[categories])
+        return _log_density(_square_distances(self._means[categories], event), variances, self.dimension)
+
+    def score_birth(self, batch: Matrix) -> Vector:
+        """See `Density`."""
+        distances = np.array([_square_distances(self._centre[None], event)[0] for event in batch])
+        return _log_density(distances, np.float64(self._within + self._between), self.dimension)
+
+    def absorb(self, category: int, event: Vector) -> None:
+        """See `Density`."""
+        self.counts[category] += 1
+        self._means[category] += (event - self._means[category]) / self.counts[category]
+
+    def found(self, event: Vector) -> None:
+        """See `Density`."""
+        self._means = np.concatenate((self._means, event[None]))
+        self.counts = np.append(self.counts, 1)
+
+    def merge(self, keep: int, absorb: int) -> None:
+        """See `Density`."""
+        both = self.counts[[keep, absorb]]
+        self._means[keep] = both @ self._means[[keep, absorb]] / both.sum()
+        self.counts[keep] = both.sum()
+        self.remove(absorb)
+
+    def remove(self, category: int) -> None:
+        """See `Density`."""
+        self._means = np.delete(self._means, category, axis=0)
+        self.counts = np.delete(self.counts, category)
+
+    def export_state(self) -> DensityState:
+        """See `Density`."""
+        shared = {
+            "within": Array.of(np.float64(self._within)),
+            "between": Array.of(np.float64(self._between)),
+            "centre": Array.of(self._centre.copy()),
+        }
+        means, counts = self._means.copy(), self.counts.copy()
+        return DensityState(
+            shared, [{"mean": Array.of(m), "count": Array.of(n)} for m, n in zip(means, counts, strict=True)]
+        )
+
+    def import_state(self, state: DensityState) -> None:
+        """See `Density`."""
+        try:
+            self._within = float(state.shared["within"].numpy())
+            self._between = float(state.shared["between"].numpy())
+            self._centre = state.shared["centre"].numpy().copy()
+            rows = [one["mean"].numpy() for one in state.categories]
+            counts = [int(one["count"].numpy()) for one in state.categories]
+        except KeyError as error:
+            raise StateMismatchError(f"the state has no array {error}: it is not a nearest-mean state") from error
+        self._means = np.array(rows, dtype=np.float64).reshape(len(rows), self.dimension)
+        self.counts = np.array(counts, dtype=np.int64)
+
+
+def _between(means: Matrix, counts: npt.NDArray[np.int64], within: float) -> float:
+    """Variance between class means per feature, less what sampling alone would show; at least a sliver."""
+    if len(means) < 2:  # noqa: PLR2004  # a variance needs two
+        return within
+    observed = float(means.var(axis=0, ddof=1).mean())
+    return max(observed - within * float((1.0 / counts).mean()), 1e-3 * within)
+
+
+def _square_distances(means: Matrix, event: Vector) -> Vector:
+    difference = means - event
+    squares: Vector = np.einsum("kd,kd->k", difference, difference)
+    return squares
+
+
+def _log_density(distances: Vector, variances: Vector | np.float64, dimension: int) -> Vector:
+    return -0.5 * (dimension * np.log(2.0 * np.pi * variances) + distances / variances)
+
+
+@hookimpl
+def speciate_density() -> Provider[Density]:
+    """Register the density."""
+    return Provider(options=NearestMeanOptions, create=NearestMean)

@@ -1,0 +1,172 @@
+"""Source `images`: folders of image files, a file an event, its bytes exactly as they are."""
+
+import os
+from collections.abc import Iterator, Sequence
+from glob import has_magic
+from itertools import takewhile
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+from speciate.blocking import BlockingSource
+from speciate.errors import DecodeError, EventError, TooLargeError
+from speciate.hooks import Provider, hookimpl
+from speciate.stages import Progress, Record, Source
+from speciate_schemas import ImageEvent, Position, Strict
+
+from speciate_plugins.sources.files import expand, no_match, resume_at, text_of
+from speciate_plugins.sources.names import check_names
+
+BATCH_BYTES = 16 << 20
+"""A read ends behind the file that reaches this, however many events are wanted."""
+
+FILE_BYTES = 64 << 20
+"""A larger file is rejected unread: memory stays bounded whatever lies in the folder."""
+
+MEDIA_TYPES = {
+    ".bmp": "image/bmp",
+    ".gif": "image/gif",
+    ".jpeg": "image/jpeg",
+    ".jpg": "image/jpeg",
+    ".png": "image/png",
+    ".tif": "image/tiff",
+    ".tiff": "image/tiff",
+    ".webp": "image/webp",
+}
+
+
+class ImagesOptions(Strict, frozen=True):
+    """Options of the source `images`."""
+
+    paths: Annotated[
+        list[str],
+        msgspec.Meta(min_length=1, description="Folders, read with all below them, or globs of files; in this order."),
+    ]
+    suffixes: Annotated[
+        list[str],
+        msgspec.Meta(min_length=1, description="Endings of the file names that are read; case does not matter."),
+    ] = sorted(MEDIA_TYPES)
+    labels: Annotated[
+        Literal["folder", "none"],
+        msgspec.Meta(description="The true class: the name of the folder a file is in, or none."),
+    ] = "folder"
+    stream: Annotated[
+        str | None, msgspec.Meta(description="Stream of all events; without it the name of the folder given.")
+    ] = None
+
+
+class ImageFile(NamedTuple):
+    """A file to be read, and the folder its name is relative to."""
+
+    root: Path
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """The path below the folder, with slashes."""
+        return text_of(self.path.relative_to(self.root).as_posix())
+
+
+class ImagesSource(BlockingSource):
+    """Reads image files. Its position is the index and path of the last file read, and 1 for having read it."""
+
+    def __init__(self, options: ImagesOptions) -> None:
+        self._options = options
+        self._files: list[ImageFile] = []
+        self._next = 0
+        self._sequence = 0
+
+    def open_now(self, position: Position | None, sequence: int) -> None:
+        """See `BlockingSource`."""
+        suffixes = {suffix.lower() for suffix in self._options.suffixes}
+        self._files = [file for pattern in self._options.paths for file in _find(pattern, suffixes)]
+        index, read = resume_at(position, [text_of(file.path) for file in self._files])
+        self._next = index + read
+        self._sequence = sequence
+
+    def read_now(self, max_events: int) -> Sequence[Record] | None:
+        """See `BlockingSource`."""
+        records: list[Record] = []
+        nbytes = 0
+        while self._next < len(self._files) and len(records) < max_events and nbytes < BATCH_BYTES:
+            record = self._record(self._files[self._next])
+            records.append(record)
+            nbytes += record.nbytes
+            self._next += 1
+            self._sequence += 1
+        return records or None
+
+    def progress(self) -> Progress:
+        """See `BlockingSource`."""
+        return Progress(self._next, len(self._files), "files")
+
+    def _record(self, file: ImageFile) -> Record:
+        event: ImageEvent | None = None
+        error: EventError | None = None
+        data = b""
+        try:
+            data = _read(file.path)
+            event = self._event(file, data)
+        except EventError as problem:
+            error = problem
+        return Record(
+            sequence=self._sequence,
+            position=(self._next, text_of(file.path), 1),
+            origin=text_of(file.path),
+            nbytes=len(data),
+            event=event,
+            original=data,
+            error=error,
+        )
+
+    def _event(self, file: ImageFile, data: bytes) -> ImageEvent:
+        folder = text_of(file.path.parent.resolve().name)
+        stream = self._options.stream
+        names = check_names(
+            id=file.id,
+            stream=text_of(file.root.resolve().name) if stream is None else stream,
+            label=folder or None if self._options.labels == "folder" else None,
+        )
+        media_type = MEDIA_TYPES.get(file.path.suffix.lower(), "")
+        return ImageEvent(
+            id=names.id, image=memoryview(data), media_type=media_type, stream=names.stream, label=names.label
+        )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        size = path.stat().st_size
+        if size > FILE_BYTES:
+            raise TooLargeError(f"{text_of(path)} has {size} bytes, more than the {FILE_BYTES} allowed")
+        return path.read_bytes()
+    except OSError as error:
+        raise DecodeError(f"cannot read {text_of(path)}: {error.strerror}") from None
+
+
+def _find(pattern: str, suffixes: set[str]) -> list[ImageFile]:
+    """The image files a folder, a file or a glob stands for, sorted by the path below its fixed part."""
+    given = Path(pattern)
+    if given.is_dir():
+        found = [ImageFile(given, path) for path in _below(given)]
+    elif given.is_file():
+        found = [ImageFile(given.parent, given)]
+    else:
+        root = Path(*takewhile(lambda part: not has_magic(part), given.parts))
+        matches = [Path(name) for name in expand(pattern)] if has_magic(pattern) else []
+        files = {path for match in matches for path in (_below(match) if match.is_dir() else [match])}
+        found = [ImageFile(root, path) for path in files]
+    wanted = [file for file in found if file.path.suffix.lower() in suffixes]
+    if not wanted:
+        raise no_match(pattern)
+    return sorted(wanted, key=lambda file: file.id)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for parent, _, names in os.walk(folder):
+        yield from (Path(parent, name) for name in names)
+
+
+@hookimpl
+def speciate_source() -> Provider[Source]:
+    """Provide the source."""
+    return Provider(options=ImagesOptions, create=ImagesSource)

@@ -1,0 +1,146 @@
+"""Store `directory`: commits and snapshots as files of one folder.
+
+lock                        held by the process that uses the folder; its number is in it
+commit.json                 a SHA-256 of the rest in the first line, the commit as JSON in the second
+snapshots/<sequence>.snapshot
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from speciate.errors import StateDamagedError, StateLockedError
+from speciate.files import TEMPORARY, fsync_directory, make_directory, output_error, write_atomically
+from speciate.hooks import Provider, hookimpl
+from speciate.stages import StateStore
+from speciate_schemas import Commit, Strict, decode, encode
+
+SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
+
+
+class DirectoryOptions(Strict, frozen=True):
+    """Options of the store `directory`."""
+
+    path: Annotated[str, msgspec.Meta(min_length=1, description="The folder to keep commits and snapshots in.")]
+
+
+class DirectoryStore:
+    """Keeps state in a folder; each file is whole or not there at all."""
+
+    def __init__(self, options: DirectoryOptions) -> None:
+        self._path = Path(options.path)
+        self._commit = self._path / "commit.json"
+        self._snapshots = self._path / "snapshots"
+        self._lock: int | None = None
+
+    def open(self, *, fresh: bool) -> None:
+        """See `StateStore`."""
+        with _told(self._path):
+            make_directory(self._snapshots)
+            self._take_lock()
+            for folder in (self._path, self._snapshots):
+                _remove(folder, [path for path in folder.iterdir() if path.name.endswith(TEMPORARY)])
+            if fresh:
+                # Newest first and the commit last: cut off in between, what is left still fits together.
+                _remove(self._snapshots, [self._snapshot(sequence) for sequence in reversed(self.snapshots())])
+                _remove(self._path, [self._commit])
+
+    def load_commit(self) -> Commit | None:
+        """See `StateStore`."""
+        try:
+            checksum, _, body = self._commit.read_bytes().partition(b"\n")
+            if hashlib.sha256(body).hexdigest().encode() != checksum:
+                return None
+            commit: Commit = decode(body, Commit, "json")
+        except (OSError, msgspec.DecodeError):
+            return None
+        return commit
+
+    def save_commit(self, commit: Commit) -> None:
+        """See `StateStore`."""
+        body = encode(commit, "json") + b"\n"
+        with _told(self._commit):
+            write_atomically(self._commit, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+
+    def snapshots(self) -> list[int]:
+        """See `StateStore`."""
+        names = (path.name for path in self._snapshots.glob("*.snapshot"))
+        return sorted(int(found[1]) for name in names if (found := SNAPSHOT.fullmatch(name)))
+
+    def load_snapshot(self, sequence: int) -> bytes:
+        """See `StateStore`."""
+        path = self._snapshot(sequence)
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise StateDamagedError(f"cannot read {path}: {error.strerror}") from error
+
+    def save_snapshot(self, sequence: int, data: bytes) -> None:
+        """See `StateStore`."""
+        path = self._snapshot(sequence)
+        with _told(path):
+            write_atomically(path, data)
+
+    def remove_snapshot(self, sequence: int) -> None:
+        """See `StateStore`."""
+        path = self._snapshot(sequence)
+        with _told(path):
+            _remove(self._snapshots, [path])
+
+    def describe(self) -> str:
+        """See `StateStore`."""
+        return str(self._path)
+
+    def close(self) -> None:
+        """See `StateStore`. The lock file stays: removing it would let two processes lock two files of its name."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _snapshot(self, sequence: int) -> Path:
+        return self._snapshots / f"{sequence:020d}.snapshot"
+
+    def _take_lock(self) -> None:
+        descriptor = os.open(self._path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
+        except BlockingIOError:
+            owner = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+            os.close(descriptor)
+            raise StateLockedError(
+                f"state {self._path} is in use by process {owner}; wait for it to end, or choose another path"
+            ) from None
+        except OSError:
+            os.close(descriptor)
+            raise
+        self._lock = descriptor
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What the system refuses is told with the path."""
+    try:
+        yield
+    except OSError as error:
+        raise output_error(path, error) from error
+
+
+def _remove(folder: Path, paths: list[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+    if paths:
+        fsync_directory(folder)
+
+
+@hookimpl
+def speciate_store() -> Provider[StateStore]:
+    """Provide the store."""
+    return Provider(options=DirectoryOptions, create=DirectoryStore)

@@ -1,0 +1,80 @@
+"""Nothing undocumented: the pages are what the code says, and the code says it of everything."""
+
+import importlib.util
+import inspect
+from pathlib import Path
+
+import click
+import pytest
+from speciate import hooks, stages
+from speciate.cli import COMMANDS, group
+from speciate.describe import describe
+from speciate.plugins import installed
+from speciate_schemas import CommitOptions, PipelineConfig, RunOptions
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def load_generator():
+    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+generate = load_generator()
+
+BUILT_IN = [(stage, name) for stage in hooks.STAGES for name in generate.built_in(stage)]
+CONTEXT = click.Context(group)
+EVERY_COMMAND = [group, *(group.get_command(CONTEXT, name) for name in COMMANDS)]
+
+
+@pytest.mark.parametrize("name", ["configuration.md", "cli.md", "hooks.md"])
+def test_the_committed_page_is_what_the_code_says(name):
+    written = (DOCS / name).read_text("utf-8") if (DOCS / name).exists() else ""
+    assert written == generate.pages()[name], "run: python docs/generate.py"
+
+
+@pytest.mark.parametrize("struct", [PipelineConfig, RunOptions, CommitOptions])
+def test_every_key_of_the_engine_is_described(struct):
+    assert [key.name for key in describe(struct) if not key.description] == []
+
+
+@pytest.mark.parametrize(("stage", "name"), BUILT_IN)
+def test_every_option_of_a_plugin_is_described(stage, name):
+    options = installed().provider(stage, name).options
+    assert [key.name for key in describe(options) if not key.description] == []
+
+
+@pytest.mark.parametrize(("stage", "name"), BUILT_IN)
+def test_every_plugin_says_what_it_is(stage, name):
+    assert importlib.import_module(installed().info(stage, name).module).__doc__
+
+
+@pytest.mark.parametrize("command", EVERY_COMMAND, ids=lambda command: command.name)
+def test_every_option_has_help_and_every_argument_is_told(command):
+    assert command.help
+    for param in command.get_params(CONTEXT):
+        if isinstance(param, click.Option):
+            assert param.help, param.opts
+        else:
+            assert param.metavar, param.name
+            assert param.metavar.strip("[].") in command.help
+
+
+def test_every_hook_has_a_docstring():
+    found = {node.name for node in generate.hook_functions()}
+    assert found == {f"speciate_{stage}" for stage in hooks.STAGES}
+    assert all(getattr(hooks, name).__doc__ for name in found)
+
+
+def test_every_field_of_a_provider_is_told():
+    assert all(text for _, _, text in generate.fields(generate.class_node(hooks, "Provider")))
+
+
+@pytest.mark.parametrize("node", generate.classes(stages), ids=lambda node: node.name)
+def test_every_class_and_method_of_the_stages_is_told(node):
+    kind = getattr(stages, node.name)
+    assert inspect.getdoc(kind)
+    for method in generate.methods(node):
+        assert inspect.getdoc(getattr(kind, method.name)), method.name

@@ -1,0 +1,168 @@
+"""The group: what `--help` costs, how commands are found, and how each kind of error ends."""
+
+import os
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+from speciate import cli, errors
+from speciate.cli.failures import EXIT_CODES
+
+HELP_IN_PROCESS = """
+import sys
+from speciate.cli import group
+group.main(["--help"], prog_name="speciate", standalone_mode=False)
+print(*sys.modules, sep="\\n")
+"""
+
+
+def run(*args, **env):
+    return CliRunner(env=env).invoke(cli.group, list(args), prog_name="speciate")
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """A way to make `speciate schema` raise."""
+
+    def arrange(error):
+        @click.command()
+        def command():
+            raise error
+
+        monkeypatch.setattr("speciate.cli.schema.command", command)
+
+    return arrange
+
+
+def all_errors(kind=errors.SpeciateError):
+    return {kind}.union(*(all_errors(one) for one in kind.__subclasses__()))
+
+
+def test_help_imports_no_command_and_nothing_heavy():
+    done = subprocess.run([sys.executable, "-c", HELP_IN_PROCESS], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines())
+    assert "click" in loaded
+    assert loaded.isdisjoint({"numpy", "scipy", "rich", "msgspec", "pluggy", "structlog", "asyncio"})
+    assert loaded.isdisjoint({module for module, _ in cli.COMMANDS.values()})
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_help_of_a_command_imports_nothing_heavy(name):
+    code = HELP_IN_PROCESS.replace('["--help"]', f'["{name}", "--help"]')
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.splitlines()).isdisjoint({"numpy", "scipy", "rich", "msgspec"})
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_the_table_says_what_the_command_says(name):
+    command = cli.group.get_command(click.Context(cli.group), name)
+    assert command.name == name
+    # Some versions of click keep the full stop.
+    assert command.get_short_help_str(limit=200).rstrip(".") == cli.COMMANDS[name][1]
+
+
+def test_help_lists_every_command_and_exit_code():
+    result = run("--help")
+    assert result.exit_code == 0
+    for name, (_, line) in cli.COMMANDS.items():
+        assert f"{name} " in result.output
+        assert line in result.output
+    for code, meaning in EXIT_CODES.items():
+        assert f"  {code:<3}  {meaning}\n" in result.output
+
+
+def test_every_error_has_a_documented_exit_code():
+    assert {error.exit_code for error in all_errors()} <= set(EXIT_CODES)
+
+
+def test_version():
+    assert run("--version").output.startswith("speciate 0.")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["chekc"], "no such command 'chekc'; did you mean 'check'?"),
+        (["xyzzy"], "no such command 'xyzzy'\n"),
+        (["--nonsense"], "--nonsense"),
+        (["check"], "CONFIG"),
+        (["plugins", "--stage", "sauce"], "'sauce' is not one of source, encoder"),
+    ],
+)
+def test_usage_errors_exit_2(args, says):
+    result = run(*args)
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("kind", sorted(all_errors(), key=lambda kind: kind.__name__))
+def test_an_error_of_ours_is_one_line_and_its_exit_code(failing, kind):
+    failing(kind("what was wrong\n  and what to do"))
+    result = run("schema", SPECIATE_DEBUG="")
+    assert result.exit_code == kind.exit_code
+    assert result.stderr == "speciate: error: what was wrong and what to do\n"
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), OSError(5, "odd"), ExceptionGroup("odd", [KeyError(1)])])
+def test_what_nobody_foresaw_is_one_line_too(failing, error):
+    failing(error)
+    result = run("schema", SPECIATE_DEBUG="")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"speciate: error: unexpected {type(error).__name__}: ")
+    assert "odd" in result.stderr
+    assert result.stderr.endswith("; set SPECIATE_DEBUG=1 for the traceback\n")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("error", "code"), [(ValueError("odd"), 1), (errors.StateLockedError("odd"), 3)])
+def test_the_traceback_comes_when_asked_for(failing, error, code):
+    failing(error)
+    result = run("schema", SPECIATE_DEBUG="1")
+    assert result.exit_code == code
+    assert "Traceback (most recent call last)" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("speciate: error: ")
+
+
+def test_interruption_exits_130(failing):
+    failing(KeyboardInterrupt())
+    result = run("schema")
+    assert result.exit_code == 130
+    assert result.stderr == "\nspeciate: interrupted\n"
+
+
+def speciate(*args, **kwargs):
+    return subprocess.run(
+        [sys.executable, "-c", "from speciate.cli import main; main()", *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        **kwargs,
+    )
+
+
+def test_the_entry_point_exits_with_the_code(tmp_path):
+    assert speciate("--help").returncode == 0
+    assert speciate("nonsense").returncode == 2
+    missing = speciate("check", str(tmp_path / "missing.toml"))
+    assert missing.returncode == 2
+    assert missing.stderr.startswith("speciate: error: cannot read the configuration")
+    refused = speciate("init", str(tmp_path / "no" / "such" / "folder.toml"))
+    assert refused.returncode == 4
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error_worth_a_traceback():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-c", "from speciate.cli import main; main()", "schema"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")

@@ -1,0 +1,200 @@
+"""From a TOML file and overrides to checked options: every mistake is named with its place."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fabricate import distribution, working
+from speciate.config import FOLD_SECTIONS, SECTION_STAGES, choose, load, parse, resolve
+from speciate.errors import ConfigError, PluginError
+from speciate.hooks import STAGES
+from speciate.plugins import Plugins
+from speciate_schemas import PipelineConfig, decode, encode
+
+TREE: dict[str, Any] = {
+    "source": {"plugin": "made"},
+    "support": {"plugin": "made", "path": "known"},
+    "density": {"plugin": "made", "scale": 1},
+    "policy": {"plugin": "made"},
+    "sink": {"plugin": "made"},
+    "dead_letters": {"plugin": "made"},
+    "store": {"plugin": "made"},
+}
+FILE = "\n".join(f'[{section}]\nplugin = "made"' for section in TREE)
+
+
+@pytest.fixture(scope="module")
+def plugins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugins]:
+    """One plugin a stage, all called `made`, from a package made up for the test."""
+    folder = tmp_path_factory.mktemp("made")
+    distribution(
+        folder, "made-up", {f"{stage}.made": (f"made_{stage}", working(stage)) for stage in STAGES}, version="4.2"
+    )
+    sys.path.insert(0, str(folder))
+    yield Plugins()
+    sys.path.remove(str(folder))
+    for stage in STAGES:
+        sys.modules.pop(f"made_{stage}", None)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "pipeline.toml"
+    file.write_text(FILE)
+    return file
+
+
+def test_a_file_is_read_as_it_is(path: Path) -> None:
+    assert load(path) == parse({**TREE, "support": {"plugin": "made"}, "density": {"plugin": "made"}})
+
+
+@pytest.mark.parametrize(
+    ("override", "value"),
+    [
+        ("sink.path=7", 7),
+        ("sink.path=7.5", 7.5),
+        ("sink.path=true", True),
+        ('sink.path="7"', "7"),
+        ("sink.path='C:\\x'", "C:\\x"),
+        ("sink.path=[1, 2]", [1, 2]),
+        ('sink.path={a = "b"}', {"a": "b"}),
+        ("sink.path=answers.jsonl", "answers.jsonl"),
+        ("sink.path=/tmp/a=b", "/tmp/a=b"),
+        ("sink.path=two words", "two words"),
+        ("sink.path=", ""),
+        (" sink.path =x", "x"),
+        ("sink.path=1\nextra = 2", "1\nextra = 2"),
+    ],
+)
+def test_an_override_is_toml_or_the_text_it_is(path: Path, override: str, value: Any) -> None:
+    taken = load(path, [override]).sink["path"]
+    assert taken == value
+    assert type(taken) is type(value)
+
+
+def test_overrides_reach_any_depth_make_sections_and_the_last_one_counts(path: Path) -> None:
+    config = load(path, ["run.batch_events=1", "run.batch_events=2", "encoder.plugin=made", "sink.deep.er.key=3"])
+    assert config.run.batch_events == 2
+    assert config.encoder == {"plugin": "made"}
+    assert config.sink["deep"] == {"er": {"key": 3}}
+
+
+@pytest.mark.parametrize("override", ["sink.path", "=1", "sink..path=1", ".=1", "sink.=1", ""])
+def test_an_override_that_is_none_is_shown(path: Path, override: str) -> None:
+    with pytest.raises(ConfigError, match=r"must look like section\.key=value") as caught:
+        load(path, [override])
+    assert repr(override) in str(caught.value)
+
+
+def test_an_override_through_a_value_is_refused(path: Path) -> None:
+    with pytest.raises(ConfigError, match="'plugin' is a value, not a section"):
+        load(path, ["sink.plugin.name=1"])
+
+
+@pytest.mark.parametrize(
+    ("override", "fragments"),
+    [
+        ("run.batch_evnts=1", ["`batch_evnts`", "`run`"]),
+        ("commmit.events=1", ["`commmit`"]),
+        ("run.batch_events=many", ["`int`", "`str`", "`run.batch_events`"]),
+        ("run.batch_events=0", [">= 1", "`run.batch_events`"]),
+        ("run.overflow=explode", ["'explode'", "`run.overflow`"]),
+        ("run.pace=0", ["`run.pace`"]),
+        ("commit.snapshots_kept=1", [">= 2", "`commit.snapshots_kept`"]),
+        ("run=1", ["`object`", "`run`"]),
+        ("source=text", ["`object`", "`source`"]),
+    ],
+)
+def test_a_wrong_key_or_value_of_the_engine_is_named(path: Path, override: str, fragments: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(path, [override])
+    assert all(fragment in str(caught.value) for fragment in [*fragments, str(path)]), caught.value
+    assert "$" not in str(caught.value)
+
+
+@pytest.mark.parametrize("section", TREE)
+def test_a_missing_section_is_named(section: str) -> None:
+    with pytest.raises(ConfigError, match=f"missing required field `{section}`"):
+        parse({name: value for name, value in TREE.items() if name != section})
+
+
+@pytest.mark.parametrize(
+    ("content", "fragment"),
+    [(b"[source", "not valid TOML"), (b'a = "\xff"', "not valid TOML"), (b"a = " + b"[" * 100_000, "not valid TOML")],
+    ids=["syntax", "not UTF-8", "nested"],
+)
+def test_a_file_that_is_no_toml_is_named(path: Path, content: bytes, fragment: str) -> None:
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=fragment) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load(tmp_path / "nothing.toml")
+    with pytest.raises(ConfigError, match="Is a directory"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("section", [{}, {"plugin": 7}, {"plugin": ["made"]}, {"plugn": "made"}])
+def test_a_section_without_a_plugin_lists_what_is_there(plugins: Plugins, section: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r'\[sink\] needs plugin = "name", got .*; installed are .*made'):
+        choose(plugins, "sink", section, "sink")
+
+
+@pytest.mark.parametrize("section", SECTION_STAGES)
+def test_an_unknown_plugin_suggests_the_nearest(plugins: Plugins, section: str) -> None:
+    config = parse({**TREE, section: {"plugin": "maed"}})
+    with pytest.raises(PluginError, match=rf"unknown {SECTION_STAGES[section]} 'maed': did you mean 'made'\?"):
+        resolve(config, plugins)
+
+
+@pytest.mark.parametrize(
+    ("options", "fragments"),
+    [
+        ({"scal": 1}, ["`scal`"]),
+        ({"scale": "big"}, ["`float`", "`str`", "`scale`"]),
+        ({"scale": -1}, ["`scale`"]),
+        ({"sizes": [1, "two"]}, ["`sizes[1]`"]),
+    ],
+)
+def test_a_plugin_checks_its_own_options(plugins: Plugins, options: dict[str, Any], fragments: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(parse({**TREE, "dead_letters": {"plugin": "made", **options}}), plugins)
+    assert str(caught.value).startswith("[dead_letters] sink 'made': ")
+    assert all(fragment in str(caught.value) for fragment in fragments), caught.value
+
+
+def test_resolving_finds_every_section_and_leaves_out_what_is_not_there(plugins: Plugins) -> None:
+    resolved = resolve(parse(TREE), plugins)
+    assert set(resolved.sections) == set(TREE)
+    assert resolved["density"].options.scale == 1.0  # type: ignore[attr-defined]
+    assert resolved["density"].create() is resolved["density"].options
+    assert resolved.versions == {f"{stage}.made": "4.2" for stage in STAGES if stage != "encoder"}
+
+
+def test_every_section_of_the_configuration_has_a_stage() -> None:
+    sections = set(PipelineConfig.__struct_fields__) - {"run", "commit"}
+    assert set(SECTION_STAGES) == sections
+    assert set(FOLD_SECTIONS) < sections
+    assert set(SECTION_STAGES.values()) == set(STAGES)
+
+
+def test_the_fold_holds_defaults_and_only_what_shapes_the_state(plugins: Plugins) -> None:
+    tree = {**TREE, "run": {"duplicate_window": 5, "batch_events": 9}}
+    defaults = {"plugin": "made", "path": "here", "scale": 2.5, "sizes": [3, 4]}
+    assert resolve(parse(tree), plugins).fold == {
+        "support": {**defaults, "path": "known"},
+        "density": {**defaults, "scale": 1.0},
+        "policy": defaults,
+        "run": {"duplicate_window": 5},
+    }
+
+
+def test_the_fold_compares_equal_to_what_a_snapshot_gives_back(plugins: Plugins) -> None:
+    """Otherwise a resume would find its own state to be made by another configuration."""
+    fold = resolve(parse(TREE), plugins).fold
+    assert decode(encode(fold), dict[str, Any]) == fold

@@ -1,0 +1,174 @@
+"""Hypothesis strategies for everything Speciate says: one for each struct of `speciate_schemas`."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import speciate_schemas as schemas
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+DTYPES = (
+    *("bool", "float16", "float32", "float64"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+)
+
+counts = st.integers(0, 2**63 - 1)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+"""JSON has no NaN and no infinity, so the laws that hold in both formats are about finite numbers."""
+words = st.text(max_size=12)
+names = st.text(min_size=1, max_size=12)
+blobs = st.binary(max_size=40).map(memoryview)
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | numbers | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=6,
+)
+options = st.dictionaries(words, plain, max_size=4)
+positions = st.lists(st.integers(-(2**63), 2**63 - 1) | words, max_size=4).map(tuple)
+
+ndarrays = npst.arrays(
+    dtype=st.sampled_from(DTYPES).flatmap(
+        lambda name: st.sampled_from([np.dtype(name), np.dtype(name).newbyteorder()])
+    ),
+    shape=npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+)
+arrays = ndarrays.map(schemas.Array.of)
+named_arrays = st.dictionaries(words, arrays, max_size=2)
+
+common = {"id": names, "stream": words, "time": st.none() | numbers}
+renames = st.builds(schemas.RenameCategory, **common, category=counts, label=names)
+merges = st.builds(schemas.MergeCategories, **common, keep=counts, absorb=counts)
+forgets = st.builds(schemas.ForgetCategory, **common, category=counts)
+categories = st.builds(
+    schemas.CategoryState, id=counts, label=st.none() | words, known=st.booleans(), count=counts, arrays=named_arrays
+)
+heads = st.builds(
+    schemas.HeadState,
+    density=names,
+    policy=names,
+    density_options=options,
+    policy_options=options,
+    dimension=st.integers(1, 2**31),
+    version=counts,
+    next_category=counts,
+    shared=named_arrays,
+    categories=st.lists(categories, max_size=2),
+)
+tallies = st.builds(schemas.Tally, assigned=counts, births=counts, rejected=counts, controls=counts, dropped=counts)
+commits = st.builds(
+    schemas.Commit,
+    sequence=counts,
+    source=st.none() | positions,
+    answers=positions,
+    dead_letters=positions,
+    tally=tallies,
+)
+run_options = st.builds(
+    schemas.RunOptions,
+    batch_events=st.integers(1, 10**6),
+    linger_ms=st.floats(0, 1e6),
+    queue_events=st.integers(1, 10**6),
+    queue_bytes=st.integers(1, 10**12),
+    overflow=st.sampled_from(["block", "drop-oldest", "drop-newest"]),
+    pace=st.sampled_from(["max", "original"]) | st.floats(0, 1e9, exclude_min=True),
+    encode_workers=st.integers(1, 64),
+    max_event_bytes=st.integers(1, 10**12),
+    duplicate_window=st.integers(0, 10**9),
+)
+commit_options = st.builds(
+    schemas.CommitOptions,
+    events=st.integers(1, 10**6),
+    interval_ms=st.floats(0, 1e6),
+    snapshot_events=st.integers(1, 10**9),
+    snapshots_kept=st.integers(2, 100),
+)
+
+STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
+    schemas.Array: arrays,
+    schemas.FeatureEvent: st.builds(
+        schemas.FeatureEvent, **common, features=arrays | st.lists(numbers, max_size=5), label=st.none() | names
+    ),
+    schemas.ImageEvent: st.builds(schemas.ImageEvent, **common, image=blobs, media_type=words, label=st.none() | names),
+    schemas.RenameCategory: renames,
+    schemas.MergeCategories: merges,
+    schemas.ForgetCategory: forgets,
+    schemas.Assignment: st.builds(
+        schemas.Assignment,
+        id=names,
+        stream=words,
+        sequence=counts,
+        category=counts,
+        label=st.none() | names,
+        birth=st.booleans(),
+        log_evidence=numbers,
+        margin=st.none() | numbers,
+        probability=st.floats(0, 1),
+        head_version=counts,
+    ),
+    schemas.ControlApplied: st.builds(
+        schemas.ControlApplied,
+        id=names,
+        stream=words,
+        sequence=counts,
+        control=renames | merges | forgets,
+        head_version=counts,
+    ),
+    schemas.Rejection: st.builds(
+        schemas.Rejection,
+        id=st.none() | names,
+        stream=st.none() | words,
+        sequence=counts,
+        stage=words,
+        error=words,
+        message=words,
+        dead_letter=words,
+    ),
+    schemas.DeadLetter: st.builds(
+        schemas.DeadLetter,
+        id=st.none() | names,
+        stream=st.none() | words,
+        sequence=counts,
+        stage=words,
+        error=words,
+        message=words,
+        origin=words,
+        original=blobs,
+    ),
+    schemas.CategoryState: categories,
+    schemas.HeadState: heads,
+    schemas.Tally: tallies,
+    schemas.TaskState: st.builds(
+        schemas.TaskState,
+        sequence=counts,
+        head=heads,
+        recent=st.lists(st.tuples(words, words, counts), max_size=3),
+    ),
+    schemas.Commit: commits,
+    schemas.SnapshotManifest: st.builds(
+        schemas.SnapshotManifest,
+        commit=commits,
+        config=options,
+        plugins=st.dictionaries(words, words, max_size=3),
+        state_bytes=counts,
+        state_sha256=words,
+    ),
+    schemas.RunOptions: run_options,
+    schemas.CommitOptions: commit_options,
+    schemas.PipelineConfig: st.builds(
+        schemas.PipelineConfig,
+        source=options,
+        density=options,
+        policy=options,
+        sink=options,
+        dead_letters=options,
+        store=options,
+        support=options,
+        encoder=st.none() | options,
+        run=run_options,
+        commit=commit_options,
+    ),
+}
+
+WIRE = [kind for kind in STRATEGIES if kind.__struct_config__.tag_field == "type"]
+"""The structs that carry their name and version."""
