@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import click
+
 from speciate import config, hooks, stages
 from speciate.cli import COMMANDS, group
 from speciate.cli.failures import EXIT_CODES
@@ -162,7 +163,8 @@ def command(one: click.Command, context: click.Context) -> Iterator[str]:
 
 def flags(option: click.Option) -> str:
     """How an option is written. Not click's own words: those differ from version to version."""
-    names = ", ".join([*option.opts, *option.secondary_opts])
+    # Sorted, short names first: older clicks keep the names of --help in a set, whose order differs from run to run.
+    names = ", ".join(sorted([*option.opts, *option.secondary_opts], key=lambda name: (len(name), name)))
     return names if option.is_flag else f"{names} {option.metavar or option.type.name.upper()}"
 
 

@@ -4,9 +4,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import speciate_schemas as schemas
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+
+import speciate_schemas as schemas
 
 DTYPES = (
     *("bool", "float16", "float32", "float64"),
@@ -43,6 +44,9 @@ forgets = st.builds(schemas.ForgetCategory, **common, category=counts)
 categories = st.builds(
     schemas.CategoryState, id=counts, label=st.none() | words, known=st.booleans(), count=counts, arrays=named_arrays
 )
+recents = st.builds(
+    schemas.RecentState, streams=st.lists(words, max_size=3), ids=st.lists(words, max_size=3), sequences=arrays
+)
 heads = st.builds(
     schemas.HeadState,
     density=names,
@@ -73,7 +77,7 @@ run_options = st.builds(
     overflow=st.sampled_from(["block", "drop-oldest", "drop-newest"]),
     pace=st.sampled_from(["max", "original"]) | st.floats(0, 1e9, exclude_min=True),
     encode_workers=st.integers(1, 64),
-    max_event_bytes=st.integers(1, 10**12),
+    max_event_bytes=st.integers(1, 1 << 26),
     duplicate_window=st.integers(0, 10**9),
 )
 commit_options = st.builds(
@@ -138,11 +142,12 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
     schemas.CategoryState: categories,
     schemas.HeadState: heads,
     schemas.Tally: tallies,
+    schemas.RecentState: recents,
     schemas.TaskState: st.builds(
         schemas.TaskState,
         sequence=counts,
         head=heads,
-        recent=st.lists(st.tuples(words, words, counts), max_size=3),
+        recent=recents,
     ),
     schemas.Commit: commits,
     schemas.SnapshotManifest: st.builds(

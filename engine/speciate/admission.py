@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from speciate_schemas import Array, Event, FeatureEvent
 
 from speciate.errors import EncodeError, EventError, FeatureError
 from speciate.stages import Matrix, Record
+from speciate_schemas import Array, Event, FeatureEvent
 
 
 class Admission:

@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from speciate_schemas import Answer, DeadLetter, Position
-
 from speciate.errors import OutputError, SourceError
 from speciate.stages import Progress, Record
+from speciate_schemas import Answer, DeadLetter, Position
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,6 +61,7 @@ class BlockingSource(_OwnThread, ABC):
 
     async def open(self, position: Position | None, sequence: int) -> None:
         """See `Source`."""
+        self._stopping = False
         try:
             await self._call(self.open_now, position, sequence)
         except OSError as error:

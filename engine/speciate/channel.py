@@ -17,13 +17,18 @@ class Channel:
     have gathered: batches form under load and nothing waits for company longer than the linger time.
     """
 
-    def __init__(self, *, max_events: int, max_bytes: int, overflow: Overflow = "block") -> None:
+    def __init__(
+        self, *, max_events: int, max_bytes: int, overflow: Overflow = "block", lossless_before: int = 0
+    ) -> None:
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._overflow = overflow
+        # Records answered before a restart must all come by again, however fast they are read.
+        self._lossless_before = lossless_before
         self._records: deque[Record] = deque()
         self._bytes = 0
         self._closed = False
+        self._blocked = False
         self._filled = asyncio.Event()
         self._room = asyncio.Event()
         self.dropped = 0
@@ -41,10 +46,11 @@ class Channel:
         """Add records in order; waits for room where the overflow policy says so."""
         for record in records:
             if self._full(record):
-                if self._overflow == "drop-newest":
+                overflow = "block" if self._records[0].sequence < self._lossless_before else self._overflow
+                if overflow == "drop-newest":
                     self.dropped += 1
                     continue
-                if self._overflow == "drop-oldest":
+                if overflow == "drop-oldest":
                     self._drop_until_room(record)
                 else:
                     await self._wait_for_room(record)
@@ -62,7 +68,8 @@ class Channel:
             return []
         loop = asyncio.get_running_loop()
         deadline = loop.time() + linger
-        while linger and len(self._records) < max_events and not self._closed:
+        # A producer that waits for room brings nobody more, so nobody is waited for.
+        while linger and len(self._records) < max_events and not self._closed and not self._blocked:
             self._filled.clear()
             if not await self._wait_filled(deadline - loop.time(), at_least=len(self._records) + 1):
                 break
@@ -104,6 +111,11 @@ class Channel:
             self.dropped += 1
 
     async def _wait_for_room(self, record: Record) -> None:
-        while self._full(record):
-            self._room.clear()
-            await self._room.wait()
+        try:
+            while self._full(record):
+                self._blocked = True
+                self._filled.set()
+                self._room.clear()
+                await self._room.wait()
+        finally:
+            self._blocked = False

@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from speciate_schemas import Commit, Position, Tally, TaskState
-
 from speciate import snapshot
 from speciate.stages import Sink, StateStore
 from speciate.task import Outcome
+from speciate_schemas import Commit, Position, Tally, TaskState
 
 
 class CommitPoint(NamedTuple):
@@ -80,8 +79,13 @@ class Committer:
     async def settle(self) -> None:
         """Wait for a snapshot under way; raises what went wrong with it."""
         if self._saving is not None:
-            await self._saving
+            await asyncio.shield(self._saving)
             self._saving = None
+
+    async def close(self) -> None:
+        """Let a snapshot under way come to its end; how it ended no longer matters, another error ended the run."""
+        if self._saving is not None:
+            await asyncio.gather(self._saving, return_exceptions=True)
 
     def _save(self, commit: Commit, state: TaskState) -> None:
         self._store.save_snapshot(commit.sequence, self._seal(commit, state))

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from speciate_schemas import PipelineConfig, Strict, decode, encode
 
-from speciate.errors import ConfigError
+from speciate.errors import ConfigError, PluginError
 from speciate.hooks import Provider
 from speciate.plugins import Plugins
+from speciate_schemas import PipelineConfig, Strict, decode, encode
 
 SECTION_STAGES = {
     "source": "source",
@@ -110,7 +110,10 @@ def choose(plugins: Plugins, stage: str, section: Mapping[str, Any], where: str)
         raise ConfigError(
             f'[{where}] needs plugin = "name", got {name!r}; installed are {", ".join(plugins.names(stage))}'
         )
-    provider = plugins.provider(stage, name)
+    try:
+        provider = plugins.provider(stage, name)
+    except PluginError as error:
+        raise PluginError(f"[{where}] {error}") from error
     try:
         checked = msgspec.convert(options, provider.options)
     except msgspec.ValidationError as error:

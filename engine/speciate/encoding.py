@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy.typing as npt
-from speciate_schemas import ImageEvent
 
 from speciate.errors import EncodeError, EventError, PluginError
 from speciate.logs import get_logger
 from speciate.stages import Encoder, Record
+from speciate_schemas import ImageEvent
 
 log = get_logger(__name__)
 

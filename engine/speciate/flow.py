@@ -12,18 +12,18 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from speciate_schemas import PipelineConfig, Tally
 
 from speciate.cadence import Cadence
 from speciate.channel import Channel, Overflow
 from speciate.commit import CommitPoint, Committer
 from speciate.encoding import encode_records
-from speciate.errors import TooLargeError
+from speciate.errors import StateMismatchError, TooLargeError
 from speciate.pacing import Pacer
 from speciate.restore import Parts, Start
 from speciate.stages import Encoder, Record
 from speciate.task import Outcome
 from speciate.timing import LatencyHistogram, StageTimes
+from speciate_schemas import PipelineConfig, Tally
 
 EMISSIONS_WAITING = 2
 
@@ -60,18 +60,20 @@ class Flow:
         self._emissions: asyncio.Queue[Emission | None] = asyncio.Queue(EMISSIONS_WAITING)
         self.times = {name: StageTimes() for name in ("source", "encoder", "head", "sink")}
         self.latency = LatencyHistogram()
+        self._stopping = False
         self.answered = 0
         self.began = time.perf_counter()
 
     @property
     def tally(self) -> Tally:
-        """What became of all inputs since the very beginning."""
+        """What became of all inputs since the very beginning, with those dropped that no decision has passed yet."""
         dropped = self.start.commit.tally.dropped + self._arrived.dropped
         return msgspec.structs.replace(self.task.tally, dropped=dropped)
 
     def stop(self) -> None:
         """Read no more; what was read is still decided, committed and saved."""
         self._parts.source.stop()
+        self._stopping = True
         self._pacer.hurry()
 
     async def run(self) -> None:
@@ -87,7 +89,12 @@ class Flow:
 
     def _channel(self, overflow: Overflow) -> Channel:
         run = self._run
-        return Channel(max_events=run.queue_events, max_bytes=run.queue_bytes, overflow=overflow)
+        return Channel(
+            max_events=run.queue_events,
+            max_bytes=run.queue_bytes,
+            overflow=overflow,
+            lossless_before=self.start.replay.until,
+        )
 
     async def _read(self) -> None:
         """Source → queue."""
@@ -177,13 +184,22 @@ class Flow:
 
     async def _last_point(self, thread: ThreadPoolExecutor) -> CommitPoint | None:
         """The end of the run is committed and saved, unless it already is."""
+        sequence, until = self.task.sequence, self.start.replay.until
+        if sequence < until:
+            # Stopped while catching up: what was committed before is all there is to commit.
+            if self._stopping:
+                return None
+            raise StateMismatchError(
+                f"the input ends at record {sequence}, but {until} are answered already: it was cut since; "
+                "restore it or start over with --fresh"
+            )
         return await self._point(thread, snapshot=True) if self._cadence.unsaved(self.task.sequence) else None
 
     async def _point(self, thread: ThreadPoolExecutor, *, snapshot: bool) -> CommitPoint:
         loop = asyncio.get_running_loop()
         state = await loop.run_in_executor(thread, self.task.state) if snapshot else None
         self._cadence.note(self.task.sequence, snapshot=snapshot)
-        return CommitPoint(self.task.sequence, self._position, self.tally, state)
+        return CommitPoint(self.task.sequence, self._position, self.task.tally, state)
 
     async def _emit(self) -> None:
         """Outcomes → sinks, and the commits."""

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, Self
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from speciate_schemas import CategoryState, HeadState
 
 from speciate.config import Chosen, choose
 from speciate.errors import ConfigError, FeatureError, StateMismatchError, SupportError, UnknownCategoryError
 from speciate.plugins import Plugins, installed
 from speciate.sealed import load_sealed, save_sealed
 from speciate.stages import BIRTH, Density, DensityState, Matrix, Policy, Vector
+from speciate_schemas import CategoryState, HeadState
 
 
 class Decision(NamedTuple):
@@ -113,7 +113,7 @@ class Head:
 
     def step(self, event: npt.ArrayLike) -> Decision:
         """Decide one event and learn from it."""
-        return self.process(np.atleast_2d(np.asarray(event, dtype=np.float64)))[0]
+        return self.process(np.asarray(event, dtype=np.float64)[np.newaxis])[0]
 
     def process(self, events: npt.ArrayLike) -> list[Decision]:
         """Decide many events in order: the same decisions as `step`, one by one."""
@@ -163,7 +163,10 @@ class Head:
     def learn(self, event: Vector, category: int, *, birth: bool) -> None:
         """Apply a decision that was made before, without deciding again."""
         if not birth:
-            self._absorb(self._place(category), event)
+            try:
+                self._absorb(self._place(category), event)
+            except UnknownCategoryError as error:
+                raise StateMismatchError(f"the outputs belong to another state: {error}") from error
         elif category == self._next_category:
             self._found(event)
         else:
@@ -292,5 +295,8 @@ def _support(
     if not np.isfinite(matrix).all():
         row = int(np.argwhere(~np.isfinite(matrix).all(axis=1))[0, 0])
         raise SupportError(f"support row {row} holds NaN or infinity: clean or drop it")
-    values, classes = np.unique(np.asarray(labels), return_inverse=True)
+    names = np.asarray(labels)
+    if names.ndim != 1 or names.dtype.kind not in "USbiuf":
+        raise SupportError(f"support labels are {names.dtype} of shape {names.shape}: give one text or number a row")
+    values, classes = np.unique(names, return_inverse=True)
     return matrix, [str(value) for value in values], classes.astype(np.int64).reshape(-1)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import pluggy
-from speciate_schemas import Strict
 
 from speciate.stages import Density, Encoder, Policy, Sink, Source, StateStore
+from speciate_schemas import Strict
 
 PROJECT = "speciate"
 

@@ -1,6 +1,7 @@
 """Replaying a recording: as fast as possible, at a rate, or in its own time."""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Literal
@@ -24,10 +25,10 @@ class Pacer:
 
     async def release(self, records: Sequence[Record], *, unpaced_before: int) -> AsyncIterator[Sequence[Record]]:
         """The records in order, in pieces, each when its first record is due; the first ones not paced at all."""
-        if self._pace == "max" or records[-1].sequence < unpaced_before:
-            yield records
-            return
-        place = 0
+        unpaced = sum(record.sequence < unpaced_before for record in records)
+        place = len(records) if self._pace == "max" else unpaced
+        if place:
+            yield records[:place]
         while place < len(records):
             await self._wait_until(self._due(records[place]))
             end = place + 1
@@ -44,10 +45,10 @@ class Pacer:
         now = time.perf_counter()
         if self._start is None:
             self._start = now
-        if isinstance(self._pace, float):
+        if not isinstance(self._pace, str):
             return self._start + self._released / self._pace
         observed = record.event.time if record.event is not None else None
-        if observed is None:
+        if observed is None or not math.isfinite(observed):
             return now
         if self._first_time is None:
             self._first_time = observed

@@ -67,6 +67,7 @@ class Pipeline:
                 snapshots_kept=config.commit.snapshots_kept,
                 snapshot_first=not parts.source.replayable,
             )
+            stack.push_async_callback(committer.close)
             if start is None:
                 start = await restore.begin(parts, self._resolved, fresh=self._fresh)
                 await committer.begin(CommitPoint(0, None, start.task.tally, start.task.state()))

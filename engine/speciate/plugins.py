@@ -3,10 +3,10 @@
 import difflib
 import importlib.util
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distributions
 from typing import Any
 
 import pluggy
@@ -14,6 +14,10 @@ import pluggy
 from speciate import hooks
 from speciate.errors import PluginError
 from speciate.hooks import PROJECT, STAGES, Provider
+from speciate.logs import get_logger
+from speciate_schemas import Strict
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, order=True)
@@ -42,7 +46,7 @@ class Plugins:
     """The plugins installed in this environment."""
 
     def __init__(self, found: Iterable[EntryPoint] | None = None) -> None:
-        self._infos = sorted({_info(entry) for entry in (entry_points(group=PROJECT) if found is None else found)})
+        self._infos = sorted({_info(entry) for entry in (_discover() if found is None else found)})
         self._providers: dict[PluginInfo, Provider[Any]] = {}
 
     def names(self, stage: str) -> list[str]:
@@ -108,6 +112,21 @@ def installed() -> Plugins:
     return Plugins()
 
 
+def _discover() -> Iterator[EntryPoint]:
+    """The entry points of our group. One package with unreadable metadata must not hide all the others."""
+    seen: set[str] = set()
+    for distribution in distributions():
+        name = (distribution.name or "").lower().replace("_", "-")
+        # The first of a name on the path is the one that is imported; another copy behind it does not count.
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            yield from distribution.entry_points.select(group=PROJECT)
+        except Exception as error:  # noqa: BLE001  # whatever a stranger's metadata makes the parser raise
+            log.warning("the entry points of a package cannot be read", package=name, error=repr(error))
+
+
 def _info(entry: EntryPoint) -> PluginInfo:
     stage, _, name = entry.name.partition(".")
     # Metadata that was half removed has neither name nor version; that must not keep the others from being listed.
@@ -143,6 +162,11 @@ def _load(info: PluginInfo) -> Provider[Any]:
     if len(results) != 1 or not isinstance(results[0], Provider):
         got = repr(results[0]) if results else "nothing"
         raise PluginError(f"{info}: module {info.module} must implement {hook}() returning a Provider, got {got}")
+    options = results[0].options
+    if not (isinstance(options, type) and issubclass(options, Strict)):
+        raise PluginError(
+            f"{info}: its options must be a struct deriving from speciate_schemas.Strict, got {options!r}"
+        )
     return results[0]
 
 

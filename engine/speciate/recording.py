@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from speciate_schemas import encode
-from speciate_schemas.framing import pack
-
 from speciate.errors import OutputError
 from speciate.files import fsync_directory, output_error
 from speciate.stages import Record, Source
+from speciate_schemas import encode
+from speciate_schemas.framing import pack
 
 READ_EVENTS = 256
 
@@ -28,7 +27,7 @@ class Recorded:
 
 
 async def record(source: Source, path: Path, *, watch: Callable[[Recorded], None] = lambda _: None) -> Recorded:
-    """Write every input of the source to the log, byte for byte where it came as MessagePack or is damaged."""
+    """Write every input of the source to the log: events as MessagePack, damaged inputs byte for byte."""
     done = Recorded()
     await source.open(None, 0)
     try:

@@ -3,10 +3,10 @@
 from typing import Any
 
 import msgspec
-from speciate_schemas import Tally
 
 from speciate.stages import Progress
 from speciate.timing import StageTimes
+from speciate_schemas import Tally
 
 
 class Status(msgspec.Struct, frozen=True):

@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from speciate_schemas import Answer, Commit, Tally
-
 from speciate.config import Resolved
 from speciate.errors import StateDamagedError, StateMismatchError
 from speciate.head import Head
@@ -21,6 +19,7 @@ from speciate.snapshot import Snapshot, whole_snapshots
 from speciate.stages import Encoder, Record, Sink, Source, StateStore
 from speciate.support import read_support
 from speciate.task import Task
+from speciate_schemas import Answer, Commit, Tally
 
 log = get_logger(__name__)
 
@@ -104,6 +103,7 @@ async def start(parts: Parts, resolved: Resolved, plugins: Plugins, *, fresh: bo
     if found is None:
         return None
     snapshot, commit = found
+    await asyncio.to_thread(_remove_damaged, parts.store, snapshot.commit.sequence)
     _check_config(snapshot.manifest.config, resolved.fold)
     _check_versions(snapshot.manifest.plugins, resolved.versions)
     if not parts.answers.durable:
@@ -164,6 +164,13 @@ def latest(store: StateStore) -> tuple[Snapshot, Commit] | None:
     raise StateDamagedError(
         f"{store.describe()} holds no whole snapshot: restore it from a backup or start over with --fresh"
     )
+
+
+def _remove_damaged(store: StateStore, whole: int) -> None:
+    """Remove what lies above the newest whole snapshot: it would count as one of those kept, and is of no use."""
+    for sequence in store.snapshots():
+        if sequence > whole:
+            store.remove_snapshot(sequence)
 
 
 def _check_config(made: dict[str, Any], now: dict[str, Any]) -> None:

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from speciate_schemas import decode, encode
-from speciate_schemas.framing import Frame, next_frame, pack
 
 from speciate.errors import StateDamagedError
 from speciate.files import output_error, write_atomically
+from speciate_schemas import decode, encode
+from speciate_schemas.framing import Frame, next_frame, pack
 
 
-def digest(data: bytes) -> str:
+def digest(data: bytes | memoryview) -> str:
     """The fingerprint of some bytes."""
     return hashlib.sha256(data).hexdigest()
 
@@ -28,13 +28,18 @@ def unseal(data: bytes, *kinds: Any) -> list[Any]:
     Raises:
         StateDamagedError: if a byte is missing, changed or too many, or a record is of another kind or version.
     """
+    return [record for record, _ in unseal_with_bytes(data, *kinds)]
+
+
+def unseal_with_bytes(data: bytes, *kinds: Any) -> list[tuple[Any, memoryview]]:
+    """As `unseal`, each struct with the very bytes it was read from."""
     records, place = [], 0
     for kind in kinds:
         frame = next_frame(data, place, final=True)
         if not isinstance(frame, Frame) or frame.damage is not None:
             raise StateDamagedError(f"{frame.damage if isinstance(frame, Frame) else 'it is cut short'}")
         try:
-            records.append(decode(frame.payload, kind))
+            records.append((decode(frame.payload, kind), frame.payload))
         except msgspec.DecodeError as error:
             raise StateDamagedError(f"it does not hold what this version writes: {error}") from error
         place = frame.end

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from speciate_schemas import Commit, SnapshotManifest, TaskState, encode
-from speciate_schemas.framing import pack
-
 from speciate.errors import StateDamagedError
 from speciate.logs import get_logger
-from speciate.sealed import digest, seal, unseal
+from speciate.sealed import digest, seal, unseal_with_bytes
 from speciate.stages import StateStore
+from speciate_schemas import Commit, SnapshotManifest, TaskState, encode
+from speciate_schemas.framing import pack
 
 log = get_logger(__name__)
 
@@ -39,8 +38,8 @@ def build(commit: Commit, state: TaskState, *, config: dict[str, Any], plugins: 
 
 def parse(data: bytes) -> Snapshot:
     """A snapshot from its bytes; raises `StateDamagedError` unless every bit is in place."""
-    manifest, state = unseal(data, SnapshotManifest, TaskState)
-    if digest(encode(state)) != manifest.state_sha256:
+    (manifest, _), (state, encoded) = unseal_with_bytes(data, SnapshotManifest, TaskState)
+    if digest(encoded) != manifest.state_sha256:
         raise StateDamagedError("the state's digest does not match")
     return Snapshot(manifest, state)
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from speciate_schemas import Answer, Array, Commit, DeadLetter, Event, ImageEvent, Position
 
 from speciate.errors import EventError
+from speciate_schemas import Answer, Array, Commit, DeadLetter, Event, ImageEvent, Position
 
 Matrix = npt.NDArray[np.float64]
 Vector = npt.NDArray[np.float64]

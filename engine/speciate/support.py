@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from speciate_schemas import FeatureEvent, ImageEvent
 
 from speciate.admission import features_of
 from speciate.encoding import encode_records
 from speciate.errors import EventError, SupportError
 from speciate.stages import Encoder, Record, Source
+from speciate_schemas import FeatureEvent, ImageEvent
 
 READ_EVENTS = 256
 

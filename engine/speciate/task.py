@@ -8,6 +8,12 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, Self
 
+from speciate.admission import Admission
+from speciate.errors import EventError, SpeciateError, StateMismatchError, TooLargeError
+from speciate.head import Decision, Head
+from speciate.plugins import Plugins
+from speciate.recent import RecentIds
+from speciate.stages import Record
 from speciate_schemas import (
     Answer,
     Assignment,
@@ -16,19 +22,13 @@ from speciate_schemas import (
     DeadLetter,
     ForgetCategory,
     MergeCategories,
+    Observation,
     Rejection,
     RenameCategory,
     Tally,
     TaskState,
     encode,
 )
-
-from speciate.admission import Admission
-from speciate.errors import EventError, SpeciateError, StateMismatchError
-from speciate.head import Decision, Head
-from speciate.plugins import Plugins
-from speciate.recent import RecentIds
-from speciate.stages import Record
 
 
 class Outcome(NamedTuple):
@@ -76,19 +76,19 @@ class Task:
             duplicate_window=duplicate_window,
             locate=locate,
             sequence=state.sequence,
-            recent=RecentIds(duplicate_window, state.recent),
+            recent=RecentIds.from_state(duplicate_window, state.recent),
             tally=tally,
         )
 
     def state(self) -> TaskState:
         """Everything needed to go on exactly here."""
-        return TaskState(sequence=self.sequence, head=self.head.state(), recent=self._recent.export())
+        return TaskState(sequence=self.sequence, head=self.head.state(), recent=self._recent.state())
 
     def fold(self, records: Sequence[Record]) -> list[Outcome]:
         """Decide and learn, in order; one outcome a record."""
         outcomes: list[Outcome] = []
         # A control event changes the categories, so what stands before it is decided before it.
-        for is_control, group in groupby(records, lambda record: isinstance(record.event, Control)):
+        for is_control, group in groupby(records, _is_control):
             if is_control:
                 outcomes += [self._control(record) for record in group]
             else:
@@ -103,9 +103,9 @@ class Task:
             if isinstance(answer, Rejection):
                 if answer.stage == "head":
                     self._remember(record)
-            elif isinstance(answer, ControlApplied):
-                self._apply(answer.control)
-            elif refusal is None and record.event is not None and record.event.id == answer.id:
+            elif isinstance(answer, ControlApplied) and _answers(answer, record, type(answer.control)):
+                self._reapply(answer.control)
+            elif isinstance(answer, Assignment) and refusal is None and _answers(answer, record, Observation):
                 self.head.learn(vector, answer.category, birth=answer.birth)
                 self._remember(record)
             else:
@@ -169,6 +169,12 @@ class Task:
             case ForgetCategory(category=category):
                 self.head.forget(category)
 
+    def _reapply(self, control: Control) -> None:
+        try:
+            self._apply(control)
+        except EventError as error:
+            raise StateMismatchError(f"the outputs belong to another state: {error}") from error
+
     def _reject(self, record: Record, error: SpeciateError, stage: str) -> Outcome:
         event = record.event
         common: dict[str, Any] = {
@@ -186,6 +192,10 @@ class Task:
         )
 
     def _advance(self, records: Sequence[Record], answers: Sequence[Answer]) -> None:
+        if not records:
+            return
+        # Numbers are given by the source without gaps: one that is missing was dropped in front of the head.
+        dropped = records[-1].sequence + 1 - self.sequence - len(records)
         self.sequence = records[-1].sequence + 1
         assigned = births = rejected = 0
         for answer in answers:
@@ -200,7 +210,7 @@ class Task:
             births=before.births + births,
             rejected=before.rejected + rejected,
             controls=before.controls + len(answers) - assigned - rejected,
-            dropped=before.dropped,
+            dropped=before.dropped + dropped,
         )
 
 
@@ -221,10 +231,20 @@ def _assignment(record: Record, decision: Decision, version: int) -> Assignment:
     )
 
 
+def _is_control(record: Record) -> bool:
+    return isinstance(record.event, Control) and record.error is None
+
+
+def _answers(answer: Answer, record: Record, kind: Any) -> bool:
+    """Whether the record can be what was answered: of that kind, with that id."""
+    return isinstance(record.event, kind) and record.event.id == answer.id
+
+
 def _stage(record: Record, refusal: EventError | None) -> str:
-    """Where an observation failed: a refused record with an error of its own failed before it came here."""
+    """Where an input failed: a refused record with an error of its own failed before it came here."""
     if refusal is None:
         return "head"
     if refusal is not record.error:
         return "admission"
-    return "source" if record.event is None else "encoder"
+    # A whole event that is too large was refused where it was read.
+    return "source" if record.event is None or isinstance(refusal, TooLargeError) else "encoder"

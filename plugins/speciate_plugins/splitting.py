@@ -111,7 +111,7 @@ class FrameSplitter(Splitter):
 
     def _next(self) -> Piece | None:
         frame = next_frame(self._buffer, self._start, final=False)
-        if isinstance(frame, int) or len(frame.payload) > PIECE_BYTES:
+        if isinstance(frame, int) or frame.damage or len(frame.payload) > PIECE_BYTES:
             frame = self._within_limits(frame)
         if isinstance(frame, int):
             if not self._final:
@@ -132,15 +132,18 @@ class FrameSplitter(Splitter):
 
     def _within_limits(self, frame: Frame | int) -> Frame | int:
         """The same, unless the frame is larger than a piece may be: then its beginning, as damage."""
-        size = frame - framing.HEADER_BYTES if isinstance(frame, int) else len(frame.payload)
-        if size <= PIECE_BYTES:
+        start, most = self._start, framing.HEADER_BYTES + PIECE_BYTES
+        seen = frame
+        if len(self._buffer) - start > most:
+            # What a frame is must not depend on how much of it happens to be here.
+            seen = next_frame(self._buffer[start : start + most], 0, final=False)
+        if not isinstance(seen, int) or seen <= most:
             return frame
         window = framing.DAMAGE_BYTES + framing.HEADER_BYTES
-        start = self._start
         if len(self._buffer) - start < window:
             return window
         # A buffer that ends before the frame does makes damage of it, cut where all damage is cut.
         cut = next_frame(self._buffer[start : start + window], 0, final=True)
         end = start + len(cut.payload) if isinstance(cut, Frame) else start + window
-        reason = f"frame of {size} bytes, more than the {PIECE_BYTES} allowed"
+        reason = f"frame of {seen - framing.HEADER_BYTES} bytes, more than the {PIECE_BYTES} allowed"
         return Frame(memoryview(self._buffer)[start:end], end, reason)

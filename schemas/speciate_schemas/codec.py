@@ -1,5 +1,6 @@
 """Bytes to structs and back, MessagePack and JSON, with one kind of error."""
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, cast
 
@@ -11,8 +12,18 @@ _CODECS: dict[str, Any] = {"msgpack": msgspec.msgpack, "json": msgspec.json}
 
 
 @cache
-def _decoder(kind: Any, form: Format) -> Any:
-    return _CODECS[form].Decoder(kind)
+def decoder(kind: Any, form: Format = "msgpack") -> Callable[[bytes | memoryview], Any]:
+    """What decodes values of `kind`: for loops, which then look it up once."""
+    decode_value = _CODECS[form].Decoder(kind).decode
+
+    def decode_one(data: bytes | memoryview) -> Any:
+        try:
+            return decode_value(data)
+        except (RecursionError, UnicodeDecodeError, OverflowError) as error:
+            # Hostile nesting, text that is not UTF-8, a number no machine holds: the sender's fault like any other.
+            raise msgspec.DecodeError(f"{type(error).__name__}: {error}") from None
+
+    return decode_one
 
 
 @cache
@@ -27,11 +38,7 @@ def decode(data: bytes | memoryview, kind: Any, form: Format = "msgpack") -> Any
     Raises:
         msgspec.DecodeError: for anything that is not exactly one well-formed value of that kind.
     """
-    try:
-        return _decoder(kind, form).decode(data)
-    except (RecursionError, UnicodeDecodeError, OverflowError) as error:
-        # Hostile nesting, text that is not UTF-8, a number no machine holds: the sender's fault like any other.
-        raise msgspec.DecodeError(f"{type(error).__name__}: {error}") from None
+    return decoder(kind, form)(data)
 
 
 def encode(value: Any, form: Format = "msgpack") -> bytes:

@@ -39,7 +39,9 @@ class RunOptions(Strict, frozen=True):
         msgspec.Meta(description="As fast as possible, in the events' own time, or so many events per second."),
     ] = "max"
     encode_workers: Annotated[Count, msgspec.Meta(description="Batches of images encoded at once.")] = 1
-    max_event_bytes: Annotated[Count, msgspec.Meta(description="A larger input is rejected.")] = 16 * MEBI
+    max_event_bytes: Annotated[
+        int, msgspec.Meta(ge=1, le=64 * MEBI, description="A larger input is rejected; 64 MiB at most.")
+    ] = 16 * MEBI
     duplicate_window: Annotated[
         int,
         msgspec.Meta(ge=0, description="An id seen among so many newest accepted events is rejected; 0 for never."),

@@ -48,15 +48,20 @@ class Tally(Stored, frozen=True, tag="tally.v1"):
     dropped: int = 0
 
 
+class RecentState(Stored, frozen=True, tag="recent.v1"):
+    """The newest accepted events, oldest first, as columns: tens of thousands of rows would be as many objects."""
+
+    streams: list[str]
+    ids: list[str]
+    sequences: Annotated[Array, msgspec.Meta(description="Record numbers, int64.")]
+
+
 class TaskState(Stored, frozen=True, tag="task.v1"):
     """The fold of one partition's first `sequence` inputs."""
 
     sequence: Annotated[int, msgspec.Meta(ge=0, description="Number of the next input.")]
     head: HeadState
-    recent: Annotated[
-        list[tuple[str, str, int]],
-        msgspec.Meta(description="Stream, id and sequence of the newest accepted events, oldest first."),
-    ]
+    recent: Annotated[RecentState, msgspec.Meta(description="What a duplicate is told by.")]
 
 
 class Commit(Stored, frozen=True, tag="commit.v1"):
@@ -79,4 +84,4 @@ class SnapshotManifest(Stored, frozen=True, tag="snapshot.v1"):
     state_sha256: str
 
 
-StoredRecord = CategoryState | HeadState | Tally | TaskState | Commit | SnapshotManifest
+StoredRecord = CategoryState | HeadState | Tally | RecentState | TaskState | Commit | SnapshotManifest

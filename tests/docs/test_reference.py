@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 import pytest
+
 from speciate import hooks, stages
 from speciate.cli import COMMANDS, group
 from speciate.describe import describe

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from fabricate import distribution, working
 from speciate.config import FOLD_SECTIONS, SECTION_STAGES, choose, load, parse, resolve
 from speciate.errors import ConfigError, PluginError

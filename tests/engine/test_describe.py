@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+
 from speciate.describe import Key, describe, toml_text
 from speciate_schemas import PipelineConfig, RunOptions, Strict
 

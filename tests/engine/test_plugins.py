@@ -8,6 +8,7 @@ from importlib.metadata import distributions, entry_points
 from pathlib import Path
 
 import pytest
+
 from fabricate import distribution, working
 from speciate.errors import PluginError
 from speciate.hooks import STAGES, Provider

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from conftest import NOT_COPIED, REPOSITORY, FreshEnvironment
 
 pytestmark = [pytest.mark.fresh, pytest.mark.timeout(900)]

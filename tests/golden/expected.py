@@ -5,6 +5,7 @@ only when a new type is added.
 """
 
 import numpy as np
+
 from speciate_schemas import (
     Array,
     Assignment,
@@ -17,6 +18,7 @@ from speciate_schemas import (
     HeadState,
     ImageEvent,
     MergeCategories,
+    RecentState,
     Rejection,
     RenameCategory,
     SnapshotManifest,
@@ -55,6 +57,12 @@ _COMMIT = Commit(
     answers=("answers.jsonl", 2**40),
     dead_letters=(0,),
     tally=_TALLY,
+)
+
+_RECENT = RecentState(
+    streams=["camera-north", "camera-south"],
+    ids=["event-1", "event-1"],
+    sequences=Array.of(np.array([41, 105], dtype=np.int64)),
 )
 
 _VALUES = (
@@ -111,7 +119,8 @@ _VALUES = (
     _CATEGORY,
     _HEAD,
     _TALLY,
-    TaskState(sequence=106, head=_HEAD, recent=[("camera-north", "event-1", 41), ("camera-south", "event-1", 105)]),
+    _RECENT,
+    TaskState(sequence=106, head=_HEAD, recent=_RECENT),
     _COMMIT,
     SnapshotManifest(
         commit=_COMMIT,

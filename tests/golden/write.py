@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from expected import EXPECTED
+
 from speciate_schemas import encode
 from speciate_schemas.codec import Format
 

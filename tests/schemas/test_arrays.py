@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from speciate_schemas import Array, decode, encode
 from strategies import DTYPES, ndarrays
 

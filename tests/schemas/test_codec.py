@@ -5,9 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
-import speciate_schemas as schemas
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import speciate_schemas as schemas
 from speciate_schemas import Array, Message, StoredRecord, Strict, decode, encode
 from speciate_schemas.events import Wire, tag_of
 from speciate_schemas.state import Stored

@@ -5,6 +5,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 from hypothesis import given
+
 from speciate_schemas import (
     Answer,
     Assignment,

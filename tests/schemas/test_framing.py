@@ -2,11 +2,13 @@
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from speciate_schemas import framing
 from speciate_schemas.framing import DAMAGE_BYTES, HEADER_BYTES, MARKER, Frame, next_frame, pack
 
@@ -145,8 +147,8 @@ def test_damage_is_handed_over_in_bounded_pieces() -> None:
 
 
 def test_a_header_astride_the_bound_of_a_piece_is_found() -> None:
-    for shift in range(-HEADER_BYTES - 1, 2):
-        log = bytes(SMALL + shift) + pack(b"x")
+    for shift, lure in product(range(-HEADER_BYTES - 1, 2), (b"", MARKER)):
+        log = b"?" + lure + bytes(SMALL + shift - 1 - len(lure)) + pack(b"x")
         with small_damage():
             pieces = read(log, [7] * 20)
         assert tiles(log, pieces)
@@ -164,3 +166,26 @@ def test_next_frame_says_how_much_it_needs_so_that_a_reader_can_refuse() -> None
     frame = pack(bytes(1000))
     assert next_frame(frame[:3], 0, final=False) == HEADER_BYTES
     assert next_frame(frame[:HEADER_BYTES], 0, final=False) == HEADER_BYTES + 1000
+
+
+def test_every_single_wound_is_told_the_same_wherever_the_reading_pauses() -> None:
+    """Exhaustive where chance is unlikely to strike: each byte flipped or lost, each place to pause."""
+    frames = [pack(b"one"), pack(b"two"), pack(b"three")]
+    log = b"".join(frames)
+    inner = range(len(frames[0]), len(frames[0]) + len(frames[1]))
+    wounded = [log[:place] + bytes([log[place] ^ 0x10]) + log[place + 1 :] for place in inner]
+    wounded += [log[:place] + log[place + 1 :] for place in inner]
+    for broken in wounded:
+        at_once = read(broken)
+        assert [bytes(piece.payload) for piece in at_once if piece.damage is None] == [b"one", b"three"]
+        assert all(read(broken, [pause]) == at_once for pause in range(1, len(broken)))
+
+
+@pytest.mark.parametrize("place", range(HEADER_BYTES))
+def test_a_broken_header_is_not_believed(place: int) -> None:
+    """Otherwise a flipped bit of the length would make a reader wait for gigabytes that never come."""
+    broken = bytearray(pack(b"one"))
+    broken[place] ^= 0x80
+    piece = next_frame(bytes(broken) + pack(b"two"), 0, final=False)
+    assert isinstance(piece, Frame)
+    assert (piece.damage, piece.end) == ("not a frame of an event log", len(broken))

@@ -5,6 +5,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import pytest
 from hypothesis import given
+
 from speciate_schemas import CommitOptions, PipelineConfig, RunOptions, Strict
 from strategies import STRATEGIES
 

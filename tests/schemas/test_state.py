@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from speciate_schemas import Array, CategoryState, Commit, StoredRecord, Tally, TaskState, decode, encode
 from speciate_schemas.state import Stored
 from strategies import STRATEGIES, positions

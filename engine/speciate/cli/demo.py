@@ -72,9 +72,8 @@ async def _truth(chosen: "Chosen") -> list[str]:
 
 
 def _evaluate(resolved: "Resolved", report: "Report", known: list[str]) -> dict[str, Any]:
-    from speciate_schemas import Answer, decode
-
     from speciate.evaluate.accuracy import strict_accuracy
+    from speciate_schemas import Answer, decode
 
     lines = Path(report.answers).read_bytes().splitlines()
     found = [decode(line, Answer, "json").category for line in lines]

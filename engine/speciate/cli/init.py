@@ -32,12 +32,12 @@ def command(*, path: Path, force: bool) -> None:
     """Write a commented configuration to start from.
 
     PATH is the file to write, speciate.toml if not given. It holds every key of the engine and of the plugins it
-    names, with its type, default and description; edit the input in [source] and it is ready to run.
+    names, with its type, default and description; edit the paths in [source] and [support] and it is ready to run.
     """
     from speciate.plugins import installed
 
     _write(path, render(template(), installed()), force=force)
-    click.echo(f"wrote {path}: edit [source], then run: speciate check {path}")
+    click.echo(f"wrote {path}: edit the paths in [source] and [support], then run: speciate check {path}")
 
 
 def template() -> dict[str, Any]:
@@ -51,10 +51,10 @@ def template() -> dict[str, Any]:
 def render(choices: Mapping[str, Any], plugins: "Plugins") -> str:
     """The text of a configuration with the `written` choices in force and the `commented` ones at hand."""
     import msgspec
-    from speciate_schemas import PipelineConfig
 
     from speciate.config import SECTION_STAGES
     from speciate.describe import describe
+    from speciate_schemas import PipelineConfig
 
     described = {key.name: key.description for key in describe(PipelineConfig)}
     blocks = [HEADER]

@@ -27,6 +27,7 @@ def command(*, kind: str | None) -> None:
 
 def _all() -> dict[str, Any]:
     import msgspec
+
     from speciate_schemas import Message, PipelineConfig, StoredRecord
 
     roots, components = msgspec.json.schema_components(

@@ -6,8 +6,10 @@
 A broken law raises `AssertionError` with a sentence saying which. The built-in plugins pass the same checks.
 """
 
+from speciate.conformance.densities import check_density
+from speciate.conformance.policies import check_policy
 from speciate.conformance.sinks import check_sink
 from speciate.conformance.sources import check_source
 from speciate.conformance.stores import check_store
 
-__all__ = ["check_sink", "check_source", "check_store"]
+__all__ = ["check_density", "check_policy", "check_sink", "check_source", "check_store"]

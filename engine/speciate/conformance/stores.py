@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-from speciate_schemas import Commit, Tally
-
-from speciate.conformance.expecting import expect, expect_equal
+from speciate.conformance.expecting import expect_equal
 from speciate.errors import StateLockedError
 from speciate.stages import StateStore
+from speciate_schemas import Commit, Tally
 
 
 def check_store(make: Callable[[], StateStore]) -> None:
@@ -59,18 +58,18 @@ def _check_kept(store: StateStore) -> None:
 
 def _check_lock(first: StateStore, second: StateStore) -> None:
     first.open(fresh=False)
-    refused = False
     try:
         second.open(fresh=False)
     except StateLockedError:
-        refused = True
-    expect(refused, "a store that is open must be refused to another with StateLockedError")
-    first.close()
+        first.close()
+    else:
+        raise AssertionError("a store that is open must be refused to another with StateLockedError")
     second.open(fresh=False)
     second.close()
 
 
 def _check_fresh(store: StateStore) -> None:
     store.open(fresh=True)
-    expect_equal((store.load_commit(), store.snapshots()), (None, []), "fresh must empty the store")
+    found = (store.load_commit(), store.snapshots())
     store.close()
+    expect_equal(found, (None, []), "fresh must empty the store")

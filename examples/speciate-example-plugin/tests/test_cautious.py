@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+
 from speciate.conformance.policies import check_policy
 from speciate.stages import BIRTH
-
 from speciate_example_plugin.cautious import CautiousOptions, CautiousPolicy
 
 COUNTS = np.array([100, 1])

@@ -4,11 +4,11 @@ import csv
 from pathlib import Path
 
 import pytest
+
 from speciate.conformance.sinks import check_sink
 from speciate.errors import StateMismatchError
-from speciate_schemas import Answer, Assignment, ControlApplied, Rejection, RenameCategory
-
 from speciate_example_plugin.csv_sink import HEADER, CsvOptions, CsvSink
+from speciate_schemas import Answer, Assignment, ControlApplied, Rejection, RenameCategory
 
 
 def assignment(sequence: int, event: str = "e", label: str | None = None, margin: float | None = 0.1) -> Assignment:

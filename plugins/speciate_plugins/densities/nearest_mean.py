@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+
 from speciate.errors import StateMismatchError, SupportError
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Density, DensityState, Matrix, Vector

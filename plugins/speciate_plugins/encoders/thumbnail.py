@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
+
 from speciate.errors import EncodeError, EventError
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Encoder

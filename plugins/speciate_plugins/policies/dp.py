@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 import numpy.typing as npt
+
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import BIRTH, Choice, Policy, Vector
 from speciate_schemas import Strict

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+
 from speciate.blocking import BlockingSink
 from speciate.errors import EventError, StateMismatchError
 from speciate.files import fsync_directory, make_directory, output_error
-from speciate_schemas import Answer, DeadLetter, Position, Strict, decode, encode
-from speciate_schemas.codec import Format
-
 from speciate_plugins.sinks.positions import number_in, too_short, unexpected
 from speciate_plugins.splitting import Piece, Splitter
+from speciate_schemas import Answer, DeadLetter, Position, Strict, decode, encode
+from speciate_schemas.codec import Format
 
 BUFFER_BYTES = 1 << 20
 PIECE_ANSWERS = 1024

@@ -2,10 +2,9 @@
 
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Sink
-from speciate_schemas.framing import pack
-
 from speciate_plugins.sinks.appending import AppendingSink, FileOptions
 from speciate_plugins.splitting import FrameSplitter
+from speciate_schemas.framing import pack
 
 
 class EventLogSink(AppendingSink):

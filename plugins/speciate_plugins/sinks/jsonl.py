@@ -2,7 +2,6 @@
 
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Sink
-
 from speciate_plugins.sinks.appending import AppendingSink, FileOptions
 from speciate_plugins.splitting import LineSplitter
 

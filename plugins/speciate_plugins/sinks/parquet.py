@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+
 from speciate.blocking import BlockingSink
 from speciate.errors import StateMismatchError
 from speciate.files import TEMPORARY, fsync_directory, make_directory, output_error, write_atomically
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Sink
+from speciate_plugins.sinks.positions import number_in, too_short, unexpected
 from speciate_schemas import Answer, Assignment, ControlApplied, DeadLetter, Position, Rejection, Strict, decode, encode
 from speciate_schemas.events import Control, tag_of
-
-from speciate_plugins.sinks.positions import number_in, too_short, unexpected
 
 PART = re.compile(r"part-(\d{8})\.parquet")
 BATCH_ROWS = 1024

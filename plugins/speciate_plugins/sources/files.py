@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+
 from speciate.errors import SourceError
 from speciate_schemas import Position
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
+
 from speciate.blocking import BlockingSource
 from speciate.errors import DecodeError, EventError, TooLargeError
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Progress, Record, Source
-from speciate_schemas import ImageEvent, Position, Strict
-
 from speciate_plugins.sources.files import expand, no_match, resume_at, text_of
 from speciate_plugins.sources.names import check_names
+from speciate_schemas import ImageEvent, Position, Strict
 
 BATCH_BYTES = 16 << 20
 """A read ends behind the file that reaches this, however many events are wanted."""
@@ -45,7 +45,7 @@ class ImagesOptions(Strict, frozen=True):
     suffixes: Annotated[
         list[str],
         msgspec.Meta(min_length=1, description="Endings of the file names that are read; case does not matter."),
-    ] = sorted(MEDIA_TYPES)
+    ] = msgspec.field(default_factory=lambda: sorted(MEDIA_TYPES))
     labels: Annotated[
         Literal["folder", "none"],
         msgspec.Meta(description="The true class: the name of the folder a file is in, or none."),

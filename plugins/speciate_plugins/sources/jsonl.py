@@ -2,7 +2,6 @@
 
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Source
-
 from speciate_plugins.sources.streams import StreamOptions, StreamSource
 
 

@@ -1,6 +1,7 @@
 """What a source that makes events itself must check, so that every answer it causes can be read back."""
 
 import msgspec
+
 from speciate.errors import DecodeError
 from speciate_schemas.events import Identifier, Stream, Time, Truth
 

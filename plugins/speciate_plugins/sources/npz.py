@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
+
 from speciate.errors import DecodeError, EventError, SourceError
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Source
-from speciate_schemas import Array, FeatureEvent, Strict
-
 from speciate_plugins.sources.files import Paths, text_of
 from speciate_plugins.sources.names import check_names
 from speciate_plugins.sources.rows import Row, Rows, RowSource
+from speciate_schemas import Array, FeatureEvent, Strict
 
 
 class NpzOptions(Strict, frozen=True):
@@ -62,10 +62,11 @@ class _Table:
     def __init__(self, path: Path, options: NpzOptions) -> None:
         self._path = path
         self._options = options
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
+        # Opened here and not by NumPy, which leaves a file open that turns out to be no archive.
+        with path.open("rb") as stream:
+            self._file = np.load(stream, allow_pickle=False)
+            if not isinstance(self._file, np.lib.npyio.NpzFile):
                 raise SourceError(f"{text_of(path)} holds one bare array; write it with numpy.savez(…, features=…)")
-            self._file = file
             self.features = self._matrix()
             self._ids = self._column("ids")
             self._labels = self._column("labels")

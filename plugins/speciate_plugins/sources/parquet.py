@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
+
 from speciate.errors import DecodeError, EventError, SourceError
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Source
-from speciate_schemas import Array, FeatureEvent, Strict
-
 from speciate_plugins.sources.files import Paths, text_of
 from speciate_plugins.sources.names import check_names
 from speciate_plugins.sources.rows import Row, Rows, RowSource
+from speciate_schemas import Array, FeatureEvent, Strict
 
 BATCH_ROWS = 1024
 BUFFER_BYTES = 1 << 20

@@ -1,12 +1,12 @@
 """Bytes to records: what files of lines, event logs and pipes have in common."""
 
 import msgspec
+
 from speciate.errors import DecodeError, EventError
 from speciate.stages import Record
-from speciate_schemas import Event, decode
-from speciate_schemas.codec import Format
-
 from speciate_plugins.splitting import FrameSplitter, LineSplitter, Splitter
+from speciate_schemas import Event
+from speciate_schemas.codec import Format, decoder
 
 SPLITTERS: dict[Format, type[Splitter]] = {"json": LineSplitter, "msgpack": FrameSplitter}
 """JSON comes in lines, MessagePack in the frames of an event log."""
@@ -19,7 +19,7 @@ class RecordReader:
     """Turns the bytes of one file or pipe into numbered records."""
 
     def __init__(self, form: Format, *, name: str, index: int, path: str, offset: int, sequence: int) -> None:
-        self._form = form
+        self._decoder = decoder(Event, form)
         self._splitter = SPLITTERS[form](offset)
         self._name = name
         self._index = index
@@ -58,6 +58,6 @@ class RecordReader:
 
     def _decode(self, payload: memoryview) -> tuple[Event | None, EventError | None]:
         try:
-            return decode(payload, Event, self._form), None
+            return self._decoder(payload), None
         except msgspec.DecodeError as error:
             return None, DecodeError(str(error))

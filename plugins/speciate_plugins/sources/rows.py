@@ -8,9 +8,8 @@ from typing import NamedTuple
 from speciate.blocking import BlockingSource
 from speciate.errors import EventError
 from speciate.stages import Progress, Record
-from speciate_schemas import Array, FeatureEvent, Position
-
 from speciate_plugins.sources.files import cut_since, find_files, resume_at, text_of
+from speciate_schemas import Array, FeatureEvent, Position
 
 
 class Row(NamedTuple):

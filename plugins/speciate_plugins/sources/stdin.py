@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
+
 from speciate.blocking import BlockingSource
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Progress, Record, Source
+from speciate_plugins.sources.reading import CHUNK_BYTES, RecordReader
 from speciate_schemas import Position, Strict
 from speciate_schemas.codec import Format
-
-from speciate_plugins.sources.reading import CHUNK_BYTES, RecordReader
 
 STDIN = 0
 WAIT_SECONDS = 0.05

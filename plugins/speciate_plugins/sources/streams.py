@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+
 from speciate.blocking import BlockingSource
 from speciate.errors import SourceError
 from speciate.stages import Progress, Record
-from speciate_schemas import Position, Strict
-from speciate_schemas.codec import Format
-
 from speciate_plugins.sources.files import Paths, cut_since, find_files, resume_at, text_of
 from speciate_plugins.sources.reading import CHUNK_BYTES, RecordReader
+from speciate_schemas import Position, Strict
+from speciate_schemas.codec import Format
 
 
 class StreamOptions(Strict, frozen=True):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
+
 from speciate.errors import StateDamagedError, StateLockedError
 from speciate.files import TEMPORARY, fsync_directory, make_directory, output_error, write_atomically
 from speciate.hooks import Provider, hookimpl

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 import pytest
 from click.testing import CliRunner
+
 from speciate import cli, hooks, plugins
 from speciate_schemas import Strict
 

@@ -7,6 +7,7 @@ import sys
 import click
 import pytest
 from click.testing import CliRunner
+
 from speciate import cli, errors
 from speciate.cli.failures import EXIT_CODES
 

@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
 from speciate.cli.init import render, template
 from speciate.config import SECTION_STAGES, parse, resolve
 from speciate.describe import describe
@@ -73,7 +74,10 @@ def test_a_directory_is_not_overwritten(speciate):
 def test_with_the_built_in_plugins_check_passes(speciate):
     result = speciate("init", "pipeline.toml")
     assert result.exit_code == 0, result.stderr
-    assert result.output == "wrote pipeline.toml: edit [source], then run: speciate check pipeline.toml\n"
+    assert (
+        result.output
+        == "wrote pipeline.toml: edit the paths in [source] and [support], then run: speciate check pipeline.toml\n"
+    )
     checked = speciate("check", "pipeline.toml")
     assert checked.exit_code == 0, checked.stderr
 

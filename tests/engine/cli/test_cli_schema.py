@@ -4,6 +4,7 @@ import json
 from typing import get_args
 
 import pytest
+
 from speciate_schemas import Message, StoredRecord
 
 TAGGED = [*get_args(Message), *get_args(StoredRecord)]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, BinaryIO, cast
 
 import msgspec
+
 from speciate.blocking import BlockingSink
 from speciate.errors import OutputError, StateMismatchError
 from speciate.files import fsync_directory, make_directory

@@ -1,0 +1,98 @@
+"""A head that decides nothing: what is left is the engine. Both plugins of it, for `benchmarks/engine.py`."""
+
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+
+import numpy as np
+import numpy.typing as npt
+
+from speciate.hooks import PROJECT, Provider, hookimpl
+from speciate.plugins import Plugins
+from speciate.stages import Choice, Density, DensityState, Matrix, Policy, Vector
+from speciate_schemas import Array, Strict
+
+
+class NoOptions(Strict, frozen=True):
+    """Nothing to set."""
+
+
+class TrivialDensity:
+    """Every event is as likely under every category; nothing is learnt but how many came."""
+
+    def __init__(self, options: NoOptions) -> None:
+        self._options = options
+        self.dimension = 0
+        self.nbytes = 0
+        self.counts: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    def fit(self, features: Matrix, classes: npt.NDArray[np.int64]) -> None:
+        """One category a class."""
+        self.dimension, self.counts = features.shape[1], np.bincount(classes).astype(np.int64)
+
+    def score(self, batch: Matrix) -> Matrix:
+        """No difference."""
+        return np.zeros((len(batch), len(self.counts)))
+
+    def score_some(self, event: Vector, categories: Sequence[int]) -> Vector:  # noqa: ARG002
+        """No difference."""
+        return np.zeros(len(categories))
+
+    def score_birth(self, batch: Matrix) -> Vector:
+        """No difference."""
+        return np.zeros(len(batch))
+
+    def absorb(self, category: int, event: Vector) -> None:  # noqa: ARG002
+        """Count."""
+        self.counts[category] += 1
+
+    def found(self, event: Vector) -> None:
+        """Never happens: the policy never chooses a birth."""
+        raise NotImplementedError
+
+    def merge(self, keep: int, absorb: int) -> None:
+        """Not needed here."""
+        raise NotImplementedError
+
+    def remove(self, category: int) -> None:
+        """Not needed here."""
+        raise NotImplementedError
+
+    def export_state(self) -> DensityState:
+        """The counts."""
+        shared = {"dimension": Array.of(np.int64(self.dimension))}
+        return DensityState(shared, [{"count": Array.of(count)} for count in self.counts.copy()])
+
+    def import_state(self, state: DensityState) -> None:
+        """The counts."""
+        self.dimension = int(state.shared["dimension"].numpy())
+        self.counts = np.array([int(one["count"].numpy()) for one in state.categories], dtype=np.int64)
+
+
+class FirstCategory:
+    """Chooses the first category, always."""
+
+    def __init__(self, options: NoOptions) -> None:
+        self._choice = Choice(0, 0.0, 0.0, 1.0)
+        self._options = options
+
+    def choose(self, log_density: Vector, counts: npt.NDArray[np.int64], log_birth: float) -> Choice:  # noqa: ARG002
+        """The first."""
+        return self._choice
+
+
+@hookimpl
+def speciate_density() -> Provider[Density]:
+    """Register the density."""
+    return Provider(options=NoOptions, create=TrivialDensity)
+
+
+@hookimpl
+def speciate_policy() -> Provider[Policy]:
+    """Register the policy."""
+    return Provider(options=NoOptions, create=FirstCategory)
+
+
+def plugins() -> Plugins:
+    """What is installed, and the trivial head."""
+    own = [EntryPoint(f"{stage}.trivial", "trivial", PROJECT) for stage in ("density", "policy")]
+    return Plugins([*entry_points(group=PROJECT), *own])

@@ -1,0 +1,69 @@
+"""Files that are whole or not there."""
+
+import errno
+import os
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from speciate.files import fsync_directory, make_directory, output_error, sync_file, write_atomically
+
+
+@pytest.fixture
+def synced(monkeypatch) -> list[str]:
+    """What has been synced, by name."""
+    seen: list[str] = []
+    real = os.fsync
+
+    def record(descriptor: int) -> None:
+        seen.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record)
+    return seen
+
+
+def test_a_file_is_created_and_replaced(tmp_path, synced) -> None:
+    for data in (b"one", b"two"):
+        write_atomically(tmp_path / "x", data)
+        assert (tmp_path / "x").read_bytes() == data
+    assert synced == ["x.tmp", tmp_path.name] * 2
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_the_old_file_stays_when_the_disk_is_full(tmp_path, monkeypatch) -> None:
+    write_atomically(tmp_path / "x", b"old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(tmp_path / "x", b"new")
+    assert (tmp_path / "x").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_folders_are_made_so_that_they_last(tmp_path, synced) -> None:
+    make_directory(tmp_path / "a" / "b")
+    make_directory(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+    assert synced == [tmp_path.name, "a"]
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path) -> None:
+    with pytest.raises(FileNotFoundError):
+        fsync_directory(tmp_path / "missing")
+    with pytest.raises(FileNotFoundError):
+        write_atomically(tmp_path / "missing" / "x", b"")
+
+
+def test_a_file_that_is_none_cannot_be_synced() -> None:
+    with pytest.raises(OSError, match="fileno"):
+        sync_file(BytesIO())
+
+
+def test_errors_name_path_and_reason() -> None:
+    assert "cannot write x: No space left on device" in str(output_error(Path("x"), OSError(28, os.strerror(28))))
+    assert "cannot write x: odd" in str(output_error(Path("x"), OSError("odd")))

@@ -1,0 +1,411 @@
+"""Resuming: wherever a run was cut off and whatever was damaged, it ends as if nothing had happened, or says why not."""
+
+import itertools
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+from worlds import (
+    Crash,
+    Fuse,
+    Fused,
+    fused_pipeline,
+    json_lines,
+    make_pipeline,
+    make_tree,
+    outputs,
+    record,
+    stream,
+    with_trouble,
+)
+
+from speciate.errors import SourceError, StateDamagedError, StateLockedError, StateMismatchError
+from speciate.plugins import installed
+from speciate.restore import Replay, latest
+from speciate_schemas import Answer, decode
+
+COUNT = 130
+EVENTS = with_trouble(COUNT)
+CALLS = 50
+"""At least so many things become visible in a run; the tests below cut it off at each of them."""
+
+
+async def crash(tree, at, *, behind=False) -> bool:
+    """Run until the fuse blows; False if the run came to its end before."""
+    try:
+        await fused_pipeline(tree, Fuse(at, behind=behind)).run()
+    except Crash:
+        return True
+    return False
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Relative paths, so that two runs in two folders can be compared byte for byte."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def tree(folder):
+    return make_tree(Path(), EVENTS)
+
+
+@pytest.fixture
+async def expected(tmp_path_factory, monkeypatch):
+    other = tmp_path_factory.mktemp("undisturbed")
+    with monkeypatch.context() as patch:
+        patch.chdir(other)
+        await make_pipeline(make_tree(Path(), EVENTS)).run()
+    return outputs(other)
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
+async def test_cut_off_at_any_point_it_ends_as_if_nothing_had_happened(folder, tree, expected, behind):
+    for at in itertools.count():
+        if not await crash(tree, at, behind=behind):
+            break
+        report = await make_pipeline(tree).run()
+        assert report.status.sequence == COUNT
+        assert outputs(folder) == expected, f"cut off at {at}"
+        for path in sorted((folder / "out").rglob("*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+    assert at >= CALLS
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_cut_off_again_and_again_it_ends_as_if_nothing_had_happened(folder, tree, expected, seed):
+    chance = random.Random(seed)
+    crashes = 0
+    while await crash(tree, chance.randrange(5, 40), behind=chance.random() < 0.5):
+        crashes += 1
+        assert crashes < 200
+    assert outputs(folder) == expected
+    assert crashes > 0
+
+
+async def commit_ahead(tree) -> None:
+    """Leave a commit of 42 records, the snapshot of none, and some more lines that do not count."""
+    fuse = Fuse()
+    pipeline = fused_pipeline(tree, fuse)
+    parts = pipeline._parts
+    saved = []
+    real = parts.store.save_commit
+
+    class Ending(Fused):
+        def save_commit(self, commit):
+            saved.append(commit.sequence)
+            if len(saved) > 3:
+                raise Crash
+            real(commit)
+
+    parts.store = Ending(parts.store, fuse)
+    with pytest.raises(Crash):
+        await pipeline.run()
+    assert saved[:3] == [0, 21, 42]
+
+
+def snapshots(folder):
+    return sorted((folder / "out" / "state" / "snapshots").iterdir())
+
+
+def flip(path, chance):
+    data = bytearray(path.read_bytes())
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(bytes(data))
+
+
+def cut(path, chance):
+    data = path.read_bytes()
+    path.write_bytes(data[: chance.randrange(len(data))])
+
+
+@pytest.mark.parametrize("damage", [flip, cut])
+@pytest.mark.parametrize("hit", ["commit", "newest snapshot", "commit and newest snapshot"])
+@pytest.mark.parametrize("seed", range(3))
+async def test_damage_costs_time_and_nothing_else(folder, tree, expected, damage, hit, seed, caplog):
+    chance = random.Random(f"{damage.__name__} {hit} {seed}")
+    assert await crash(tree, CALLS - 3, behind=True)
+    commit = folder / "out" / "state" / "commit.json"
+    if "commit" in hit:
+        damage(commit, chance)
+    if "snapshot" in hit:
+        assert len(snapshots(folder)) >= 2
+        damage(snapshots(folder)[-1], chance)
+    await make_pipeline(tree).run()
+    assert outputs(folder) == expected
+    assert ("snapshot is damaged" in caplog.text) == ("snapshot" in hit)
+    assert ("going back to the snapshot's" in caplog.text) == ("commit" in hit)
+
+
+@pytest.mark.parametrize("with_commit", [True, False])
+async def test_no_whole_snapshot_is_an_error_that_touches_nothing(folder, tree, with_commit):
+    assert await crash(tree, CALLS - 3, behind=True)
+    for path in snapshots(folder):
+        path.write_bytes(path.read_bytes()[:-1])
+    if not with_commit:
+        (folder / "out" / "state" / "commit.json").unlink()
+    before = outputs(folder)
+    with pytest.raises(StateDamagedError, match=r"out/state holds no whole snapshot.*--fresh"):
+        await make_pipeline(tree).run()
+    assert outputs(folder) == before
+
+
+async def test_outputs_of_an_unknown_run_are_not_touched(folder, tree):
+    (folder / "out").mkdir()
+    (folder / "out" / "answers.jsonl").write_text("somebody's\n")
+    with pytest.raises(StateMismatchError, match=r"answers\.jsonl is not empty"):
+        await make_pipeline(tree).run()
+    assert (folder / "out" / "answers.jsonl").read_text() == "somebody's\n"
+
+
+async def test_fresh_discards_everything_and_begins_anew(folder, tree, expected):
+    assert await crash(tree, CALLS - 3)
+    for path in snapshots(folder):
+        path.write_bytes(b"")
+    report = await make_pipeline(tree, fresh=True).run()
+    assert report.resumed_at == 0
+    assert outputs(folder) == expected
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "told_key", "values"),
+    [
+        ("policy", {"alpha": 0.5}, "policy.alpha", ["0.01", "0.5"]),
+        ("run", {"duplicate_window": 5}, "run.duplicate_window", ["65536", "5"]),
+        ("support", {"labels": "names"}, "support.labels", ["'labels'", "'names'"]),
+        ("encoder", {"plugin": "thumbnail"}, "encoder.max_pixels", ["None", "50000000"]),
+    ],
+)
+async def test_another_configuration_is_refused_naming_the_key_and_both_values(
+    folder, tree, section, change, told_key, values
+):
+    await crash(tree, 30)
+    before = outputs(folder)
+    changed = {**tree, section: {**tree.get(section, {}), **change}}
+    with pytest.raises(StateMismatchError) as caught:
+        await make_pipeline(changed).run()
+    message = str(caught.value)
+    assert f"{told_key} = {values[0]}, the configuration says {values[1]}" in message
+    assert outputs(folder) == before
+
+
+async def test_what_does_not_shape_the_state_may_change(folder, tree, expected):
+    assert await crash(tree, 30)
+    changed = {**tree, "run": {"batch_events": 3, "queue_events": 5}, "commit": {"events": 11, "interval_ms": 1e6}}
+    await make_pipeline(changed).run()
+    assert outputs(folder) == expected
+
+
+async def test_another_version_of_a_plugin_is_told_and_gone_on_with(folder, tree, expected, caplog, monkeypatch):
+    from speciate.config import Resolved
+
+    assert await crash(tree, 30)
+    real = Resolved.versions
+    with monkeypatch.context() as patch:
+        patch.setattr(Resolved, "versions", property(lambda self: {**real.fget(self), "policy.dp": "99"}))
+        await make_pipeline(tree).run()
+    assert [told.plugin for told in caplog.records if "another version" in told.message] == ["policy.dp"]
+    answers = "answers.jsonl"
+    assert outputs(folder)[answers] == expected[answers]
+
+
+async def test_what_was_answered_is_folded_and_not_decided_again(folder, tree, expected, monkeypatch):
+    """Answers that no head would give are kept as they are committed, and learnt from."""
+    await commit_ahead(tree)
+    path = folder / "out" / "answers.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    first = json.loads(lines[0])
+    other = 1 - first["category"]
+    assert first["category"] in {0, 1}
+    lines[0] = lines[0].replace(b'"category":%d' % first["category"], b'"category":%d' % other)
+    path.write_bytes(b"".join(lines))
+    await make_pipeline(tree).run()
+    again = path.read_bytes().splitlines(keepends=True)
+    assert again[:42] == lines[:42]
+    newest = f"state/snapshots/{snapshots(folder)[-1].name}"
+    assert outputs(folder)[newest] != expected[newest], "what was learnt from it is in the state"
+
+
+def swap_id(folder):
+    path = folder / "in.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"e9"', b'"x9"'))
+
+
+def shorten_input(folder):
+    path = folder / "in.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:30]))
+
+
+def shorten(name):
+    def change(folder):
+        path = folder / "out" / name
+        os.truncate(path, path.stat().st_size // 4)
+
+    return change
+
+
+def garble(folder):
+    path = folder / "out" / "answers.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[10] = b"?" * (len(lines[10]) - 1) + b"\n"
+    path.write_bytes(b"".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (swap_id, r"record 9 \(in\.jsonl@\d+\) is not the input that was answered as 'e9'"),
+        (shorten_input, "the input ends at record 30, but 42 are answered already"),
+        (shorten("answers.jsonl"), r"answers\.jsonl has \d+ bytes but \d+ were committed"),
+        (shorten("dead.log"), r"dead\.log has \d+ bytes but \d+ were committed"),
+        (garble, r"answers\.jsonl@\d+ is not an answer any more"),
+    ],
+    ids=["input id", "input cut", "answers cut", "dead letters cut", "answers garbled"],
+)
+async def test_what_was_changed_since_is_noticed_and_mending_it_is_enough(folder, tree, expected, change, message):
+    await commit_ahead(tree)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    change(folder)
+    with pytest.raises(StateMismatchError, match=message):
+        await make_pipeline(tree).run()
+    for path, data in before.items():
+        path.write_bytes(data)
+    await make_pipeline(tree).run()
+    assert outputs(folder) == expected
+
+
+async def test_stopped_while_it_catches_up_nothing_is_lost(folder, tree, expected):
+    await commit_ahead(tree)
+    pipeline = make_pipeline(tree)
+    pipeline.stop()
+    report = await pipeline.run()
+    assert report.stopped
+    assert report.status.sequence < 42
+    await make_pipeline(tree).run()
+    assert outputs(folder) == expected
+
+
+async def test_another_list_of_files_is_refused(folder, tree):
+    assert await crash(tree, 30)
+    (folder / "other.jsonl").write_bytes(json_lines(EVENTS))
+    changed = {**tree, "source": {"plugin": "jsonl", "paths": ["other.jsonl"]}}
+    with pytest.raises(SourceError, match=r"was 'in\.jsonl' and is now 'other\.jsonl'"):
+        await make_pipeline(changed).run()
+
+
+async def test_a_second_process_is_refused_and_the_first_is_not_disturbed(folder, tree, expected):
+    provider = installed().provider("store", "directory")
+    first = provider.create(provider.options(path="out/state"))
+    first.open(fresh=False)
+    with pytest.raises(StateLockedError, match=f"in use by process {os.getpid()}"):
+        await make_pipeline(tree, fresh=True).run()
+    first.close()
+    await make_pipeline(tree).run()
+    assert outputs(folder) == expected
+
+
+async def test_a_sink_that_cannot_be_cut_back_goes_on_from_the_snapshot(folder, tree, capfd):
+    tree = {**tree, "sink": {"plugin": "stdout"}}
+    await make_pipeline(tree).run()
+    whole = capfd.readouterr().out.splitlines()
+    assert len(whole) == COUNT
+    again = {
+        "store": {"plugin": "directory", "path": "out/other"},
+        "dead_letters": {"plugin": "jsonl", "path": "out/d"},
+    }
+    assert await crash({**tree, **again}, 40)
+    first = capfd.readouterr().out.splitlines()
+    report = await make_pipeline({**tree, **again}).run()
+    second = capfd.readouterr().out.splitlines()
+    # Where the dead letters are is all that differs.
+    whole, first, second = ([line.partition('"dead_letter"')[0] for line in lines] for lines in (whole, first, second))
+    assert first == whole[: len(first)]
+    assert second == whole[report.resumed_at :]
+    assert 0 < report.resumed_at <= len(first), "what was printed behind the snapshot comes again, nothing is left out"
+
+
+class Piped:
+    """Standard input for the parts of a test."""
+
+    def __init__(self, folder):
+        self._path = folder / "stdin"
+
+    def __call__(self, events):
+        self._path.write_bytes(json_lines(events))
+        descriptor = os.open(self._path, os.O_RDONLY)
+        os.dup2(descriptor, 0)
+        os.close(descriptor)
+
+
+@pytest.fixture
+def piped(tmp_path):
+    saved = os.dup(0)
+    yield Piped(tmp_path)
+    os.dup2(saved, 0)
+    os.close(saved)
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
+async def test_where_the_input_cannot_be_read_again_snapshot_and_commit_go_together(
+    folder, tree, expected, piped, behind
+):
+    """The sender begins again behind what was committed, as it would with an acknowledged queue."""
+    tree = {**tree, "source": {"plugin": "stdin"}}
+    store = installed().provider("store", "directory")
+    for at in range(2, 50, 3):
+        piped(EVENTS)
+        assert await crash(tree, at, behind=behind)
+        found = latest(store.create(store.options(path="out/state")))
+        if found is not None:
+            assert found[0].commit == found[1], "a snapshot must never lag behind its commit"
+        done = found[1].sequence if found else 0
+        piped(EVENTS[done:])
+        report = await make_pipeline(tree).run()
+        assert report.resumed_at == done
+        assert outputs(folder)["answers.jsonl"] == expected["answers.jsonl"]
+        for path in sorted((folder / "out").rglob("*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+
+
+async def test_a_lost_snapshot_of_an_input_that_cannot_be_read_again_is_told(folder, tree, piped):
+    tree = {**tree, "source": {"plugin": "stdin"}}
+    piped(EVENTS)
+    await make_pipeline(tree).run()
+    snapshots(folder)[-1].write_bytes(b"")
+    with pytest.raises(StateDamagedError, match=r"cannot be read again.*--fresh"):
+        await make_pipeline(tree).run()
+
+
+async def pieces(*parts):
+    for part in parts:
+        yield part
+
+
+def answer(sequence):
+    line = {"type": "rejection.v1", "id": None, "stream": None, "sequence": sequence, "stage": "source"}
+    line |= {"error": "DecodeError", "message": "", "dead_letter": ""}
+    return decode(json.dumps(line).encode(), Answer, "json")
+
+
+async def test_answers_find_their_records_over_gaps_and_borders():
+    replay = Replay(pieces([answer(0), answer(2)], [answer(3)], [answer(7)]), until=8)
+    records, answers = await replay.match([record(n) for n in range(4)])
+    assert [one.sequence for one in records] == [one.sequence for one in answers] == [0, 2, 3]
+    assert await replay.match([record(n) for n in (4, 5)]) == ([], [])
+    records, answers = await replay.match([record(n) for n in (6, 7)])
+    assert [one.sequence for one in records] == [7]
+    assert await replay.match([record(8)]) == ([], [])
+
+
+async def test_an_answer_whose_record_is_gone_is_noticed():
+    replay = Replay(pieces([answer(1)]), until=2)
+    with pytest.raises(StateMismatchError, match="answer record 1, which the input no longer holds"):
+        await replay.match([record(0), record(2)])
+
+
+def test_the_stream_of_these_tests_shows_everything():
+    assert len(stream(COUNT)) == len(EVENTS)
+    assert len({type(event) for event in EVENTS}) >= 4

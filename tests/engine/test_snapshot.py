@@ -1,0 +1,90 @@
+"""Snapshots: whole or passed over, newest first."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import make_head
+
+from speciate.errors import StateDamagedError
+from speciate.plugins import installed
+from speciate.sealed import seal
+from speciate.snapshot import build, parse, prune, whole_snapshots
+from speciate_schemas import Array, Commit, RecentState, SnapshotManifest, Tally, TaskState, encode
+from speciate_schemas.framing import pack
+from strategies import STRATEGIES, options
+
+RECENT = RecentState(streams=["cam"], ids=["x"], sequences=Array.of(np.array([1])))
+
+commits, states = STRATEGIES[Commit], STRATEGIES[TaskState]
+versions = st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3)
+
+
+@settings(deadline=None)
+@given(commits, states, options, versions)
+def test_a_snapshot_comes_back_as_it_was(commit, state, config, plugins):
+    data = build(commit, state, config=config, plugins=plugins)
+    snapshot = parse(data)
+    assert (snapshot.commit, snapshot.state) == (commit, state)
+    assert (snapshot.manifest.config, snapshot.manifest.plugins) == (config, plugins)
+    assert snapshot.manifest.state_bytes == len(encode(state))
+    assert build(commit, state, config=config, plugins=plugins) == data, "equal states must give equal bytes"
+
+
+def sample(sequence: int = 3) -> bytes:
+    state = TaskState(sequence=sequence, head=make_head().state(), recent=RECENT)
+    commit = Commit(sequence=sequence, source=(0, "in", 9), answers=(5,), dead_letters=(0,), tally=Tally())
+    return build(commit, state, config={"policy": {"plugin": "dp"}}, plugins={"policy.dp": "1"})
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_damage_anywhere_is_noticed(data):
+    damaged = bytearray(sample())
+    place = data.draw(st.integers(0, len(damaged) - 1))
+    if data.draw(st.booleans()):
+        damaged[place] ^= 1 << data.draw(st.integers(0, 7))
+    else:
+        del damaged[place:]
+    with pytest.raises(StateDamagedError):
+        parse(bytes(damaged))
+
+
+def test_a_state_that_is_not_the_manifests_is_refused():
+    """Both halves are whole; they are just not of one snapshot."""
+    other = parse(sample(4))
+    mixed = seal(parse(sample(3)).manifest) + pack(encode(other.state))
+    with pytest.raises(StateDamagedError, match="digest does not match"):
+        parse(mixed)
+    with pytest.raises(StateDamagedError):
+        parse(seal(other.manifest))
+    assert isinstance(other.manifest, SnapshotManifest)
+
+
+@pytest.fixture
+def store(tmp_path):
+    provider = installed().provider("store", "directory")
+    store = provider.create(provider.options(path=str(tmp_path)))
+    store.open(fresh=False)
+    yield store
+    store.close()
+
+
+def test_the_newest_whole_one_comes_first_and_damaged_ones_are_told(store, caplog):
+    for sequence in (1, 2, 10, 11):
+        store.save_snapshot(sequence, sample(sequence))
+    store.save_snapshot(11, sample(11)[:-1])
+    store.save_snapshot(2, b"")
+    assert [snapshot.commit.sequence for snapshot in whole_snapshots(store)] == [10, 1]
+    assert [(told.message, told.sequence) for told in caplog.records] == [
+        ("snapshot is damaged, trying the one before it", 11),
+        ("snapshot is damaged, trying the one before it", 2),
+    ]
+
+
+@pytest.mark.parametrize("keep", [2, 3, 9])
+def test_pruning_keeps_the_newest(store, keep):
+    for sequence in (1, 2, 10, 11):
+        store.save_snapshot(sequence, b"")
+    prune(store, keep)
+    assert store.snapshots() == [1, 2, 10, 11][-keep:]

@@ -1,0 +1,141 @@
+"""Nearest mean: the laws of densities, and exactness against SciPy's Gaussians on data kept whole."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+from scipy.stats import multivariate_normal
+
+from speciate.conformance import check_density
+from speciate.errors import StateMismatchError, SupportError
+from speciate.plugins import installed
+from speciate.stages import Density, DensityState
+
+LONG = pytest.param(
+    9001,
+    marks=pytest.mark.xfail(
+        strict=True, reason="np.einsum sums rows longer than NumPy's buffer of 8192 in an order that depends on K"
+    ),
+)
+
+
+def make() -> Density:
+    provider = installed().provider("density", "nearest-mean")
+    return provider.create(provider.options())
+
+
+def support(seed: int, dimension: int, sizes: tuple[int, ...] = (5, 1, 3)) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    classes = np.repeat(np.arange(len(sizes)), sizes)
+    centres = rng.normal(scale=3.0, size=(len(sizes), dimension))
+    return centres[classes] + rng.normal(size=(len(classes), dimension)), classes
+
+
+class Oracle:
+    """The same density with every event kept, nothing computed before it is asked for."""
+
+    def __init__(self, features: np.ndarray, classes: np.ndarray) -> None:
+        self.members = [list(features[classes == k]) for k in range(classes.max() + 1)]
+        means = [np.mean(members, axis=0) for members in self.members]
+        squares = sum(
+            ((np.array(members) - mean) ** 2).sum() for members, mean in zip(self.members, means, strict=True)
+        )
+        self.within = squares / ((len(features) - len(means)) * features.shape[1])
+        self.centre = features.mean(axis=0)
+        noise = self.within * np.mean([1 / len(members) for members in self.members])
+        self.between = max(np.var(means, axis=0, ddof=1).mean() - noise, 1e-3 * self.within)
+
+    def score(self, event: np.ndarray) -> list[float]:
+        return [
+            multivariate_normal.logpdf(
+                event, np.mean(members, axis=0), self.within * (1 + 1 / len(members)) * np.eye(len(event))
+            )
+            for members in self.members
+        ]
+
+    def score_birth(self, event: np.ndarray) -> float:
+        return multivariate_normal.logpdf(event, self.centre, (self.within + self.between) * np.eye(len(event)))
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3, 7, 8, 64, 65, 768, 8192, LONG])
+def test_it_keeps_the_laws(dimension: int) -> None:
+    features, classes = support(dimension, dimension)
+    events = np.random.default_rng(0).normal(scale=4.0, size=(11, dimension))
+    check_density(make, features, classes, events)
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["absorb", "found", "merge", "remove"]), st.integers(0, 9), st.integers(0, 9))
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 1000), st.integers(1, 5), steps)
+def test_it_is_the_gaussian_it_says_whatever_it_has_learnt(seed: int, dimension: int, script: list) -> None:
+    features, classes = support(seed, dimension)
+    rng = np.random.default_rng(seed + 1)
+    density, oracle = make(), Oracle(features, classes)
+    density.fit(features, classes)
+    for kind, first, second in script:
+        event, size = rng.normal(scale=3.0, size=dimension), len(oracle.members)
+        one, other = first % max(size, 1), second % max(size, 1)
+        if kind == "found" or not size:
+            density.found(event)
+            oracle.members.append([event])
+        elif kind == "absorb":
+            density.absorb(one, event)
+            oracle.members[one].append(event)
+        elif kind == "remove":
+            density.remove(one)
+            del oracle.members[one]
+        elif one != other:
+            density.merge(one, other)
+            oracle.members[one] += oracle.members[other]
+            del oracle.members[other]
+    events = rng.normal(scale=3.0, size=(4, dimension))
+    assert density.counts.tolist() == [len(members) for members in oracle.members]
+    np.testing.assert_allclose(
+        density.score(events), np.reshape([oracle.score(event) for event in events], (4, -1)), rtol=1e-9, atol=1e-9
+    )
+    np.testing.assert_allclose(density.score_birth(events), [oracle.score_birth(event) for event in events], rtol=1e-9)
+
+
+def test_the_variance_between_classes_is_never_nothing() -> None:
+    """Classes with one mean: what is left after the noise is taken off would be negative."""
+    features = np.array([[-1.0], [1.0], [-1.0], [1.0]])
+    density = make()
+    density.fit(features, np.array([0, 0, 1, 1]))
+    assert density.export_state().shared["between"].numpy() == pytest.approx(1e-3 * 2.0)
+
+
+def test_a_single_class_stands_in_with_its_own_variance() -> None:
+    density = make()
+    density.fit(np.array([[0.0], [2.0]]), np.array([0, 0]))
+    expected = multivariate_normal.logpdf([5.0], [1.0], [[2.0 + 2.0]])
+    assert density.score_birth(np.array([[5.0]]))[0] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "features", [[[1.0], [2.0]], [[1.0], [1.0], [2.0], [2.0]]], ids=["one a class", "equal samples"]
+)
+def test_a_support_set_without_spread_is_refused(features: list) -> None:
+    classes = np.arange(len(features)) * 2 // len(features)
+    with pytest.raises(SupportError, match="two different samples"):
+        make().fit(np.array(features), classes)
+
+
+@given(npst.arrays(np.float64, 3, elements=st.sampled_from([1e160, -1e200, 1e308, -1e308, 0.0])))
+def test_what_lies_too_far_out_is_impossible_and_never_nan(event: np.ndarray) -> None:
+    features, classes = support(0, 3)
+    density = make()
+    density.fit(features, classes)
+    scores = [density.score(event[None])[0], density.score_some(event, [2, 0]), density.score_birth(event[None])]
+    for score in scores:
+        assert not np.isnan(score).any()
+        assert (np.isneginf(score) == (np.abs(event).max() > 0.0)).all()
+
+
+def test_a_state_that_is_not_its_own_is_refused() -> None:
+    with pytest.raises(StateMismatchError, match="not a nearest-mean state"):
+        make().import_state(DensityState({}, []))

@@ -1,0 +1,100 @@
+"""Thumbnails of real images, and of what claims to be one."""
+
+import struct
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from speciate.errors import EncodeError
+from speciate_plugins.encoders.thumbnail import ThumbnailEncoder, ThumbnailOptions
+from speciate_schemas import ImageEvent
+
+GRADIENT = np.tile(np.linspace(0, 255, 64, dtype=np.uint8), (64, 1))
+
+
+def stored(image: Image.Image, form: str, **options) -> bytes:
+    buffer = BytesIO()
+    image.save(buffer, form, **options)
+    return buffer.getvalue()
+
+
+def encode(*images: bytes, **options):
+    encoder = ThumbnailEncoder(ThumbnailOptions(**options))
+    return encoder.encode([ImageEvent(id="x", image=memoryview(data)) for data in images])
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG whose header promises more than it holds."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP", "BMP", "TIFF", "GIF"])
+def test_the_same_picture_in_every_format(form) -> None:
+    (vector,) = encode(stored(Image.fromarray(GRADIENT), form), size=8)
+    expected = GRADIENT.reshape(8, 8, 8, 8).mean((1, 3)).ravel() / 255
+    assert vector.dtype == np.float32
+    assert vector.shape == (64,)
+    np.testing.assert_allclose(vector, expected, atol=0.02)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I", "I;16", "F"])
+def test_every_mode_gives_numbers_from_0_to_1(mode) -> None:
+    image = Image.fromarray(GRADIENT).convert("RGB" if mode in {"YCbCr", "CMYK"} else "L")
+    form = {"CMYK": "JPEG", "YCbCr": "JPEG", "I": "TIFF", "F": "TIFF"}.get(mode, "PNG")
+    (vector,) = encode(stored(image.convert(mode), form))
+    assert vector.shape == (256,)
+    assert 0 <= vector.min() <= vector.max() <= 1
+
+
+def test_16_bits_are_not_cut_off_at_white() -> None:
+    deep = Image.fromarray(GRADIENT.astype(np.uint16) * 257)
+    flat, full = encode(stored(Image.fromarray(GRADIENT), "PNG"), stored(deep, "PNG"))
+    np.testing.assert_allclose(full, flat, atol=0.01)
+
+
+def test_exif_turns_the_image_upright() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned = Image.fromarray(np.rot90(GRADIENT).copy())
+    plain, upright = encode(stored(Image.fromarray(GRADIENT), "PNG"), stored(turned, "PNG", exif=exif))
+    np.testing.assert_allclose(upright, plain, atol=1e-6)
+
+
+def test_what_is_no_image_gets_its_error_and_the_others_their_vectors() -> None:
+    good = stored(Image.fromarray(GRADIENT), "PNG")
+    jpeg = stored(Image.fromarray(GRADIENT), "JPEG")
+    bad = [b"", b"not an image", good[:50], jpeg[: len(jpeg) // 2], good[:8] + bytes(100)]
+    results = encode(good, *bad, good)
+    assert [isinstance(one, EncodeError) for one in results] == [False, *[True] * 5, False]
+    assert str(results[1]) == "the image has no bytes"
+    np.testing.assert_array_equal(results[0], results[-1])
+
+
+def test_too_many_pixels_are_refused_by_the_header() -> None:
+    limit, warned, refused, mine = encode(bomb(10_000, 5_001), bomb(10_000, 10_000), bomb(60_000, 60_000), bomb(11, 10))
+    assert "10000 x 5001 pixels, more than max_pixels = 50000000" in str(limit)
+    assert "more than max_pixels" in str(warned)
+    assert isinstance(refused, EncodeError)
+    assert isinstance(mine, EncodeError)
+    (small,) = encode(bomb(11, 10), max_pixels=100)
+    assert "11 x 10 pixels" in str(small)
+
+
+def test_an_image_has_the_same_thumbnail_whatever_its_neighbours_and_threads() -> None:
+    rng = np.random.default_rng(0)
+    files = [stored(Image.fromarray(rng.integers(0, 255, (40, 30, 3), np.uint8)), "JPEG") for _ in range(20)]
+    together = encode(*files)
+    encoder = ThumbnailEncoder(ThumbnailOptions())
+    with ThreadPoolExecutor(4) as pool:
+        apart = list(pool.map(lambda data: encoder.encode([ImageEvent(id="x", image=memoryview(data))])[0], files))
+    np.testing.assert_array_equal(together, apart)
+    assert encoder.dimension == 256
