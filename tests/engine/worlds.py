@@ -198,7 +198,7 @@ def outputs(folder: Path) -> dict[str, bytes]:
     return found
 
 
-class Crash(Exception):
+class PowerError(Exception):
     """The power is gone."""
 
 
@@ -214,12 +214,12 @@ class Fuse:
         self.calls.append(name)
         number = len(self.calls) - 1
         if number == self._at and not self._behind:
-            raise Crash(f"before {name}")
+            raise PowerError(f"before {name}")
         return number
 
     def behind(self, name: str, number: int) -> None:
         if number == self._at and self._behind:
-            raise Crash(f"behind {name}")
+            raise PowerError(f"behind {name}")
 
 
 class Fused:

@@ -1,0 +1,5 @@
+"""`python -m speciate.cli`: the command line without its script."""
+
+from speciate.cli import main
+
+main()

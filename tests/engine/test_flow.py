@@ -1,0 +1,380 @@
+"""The flow: backpressure, failing stages, stopping, several encoders, drops, and where the time goes."""
+
+import asyncio
+import io
+import random
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from worlds import (
+    Fuse,
+    Fused,
+    PowerError,
+    fused_pipeline,
+    json_lines,
+    make_pipeline,
+    make_tree,
+    outputs,
+    stream,
+    with_trouble,
+)
+
+from speciate.errors import OutputError, SourceError
+from speciate.plugins import installed
+from speciate.restore import latest
+from speciate_schemas import Assignment, Rejection, decode
+from speciate_schemas.events import Answer
+
+COUNT = 130
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Relative paths, so that runs in two folders can be compared byte for byte."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+async def expected(tmp_path_factory, monkeypatch):
+    """What a run over the stream with trouble leaves behind if nothing happens to it."""
+    other = tmp_path_factory.mktemp("undisturbed")
+    with monkeypatch.context() as patch:
+        patch.chdir(other)
+        await make_pipeline(make_tree(Path(), with_trouble(COUNT))).run()
+    return outputs(other)
+
+
+def answers_in(path: Path) -> list:
+    return [decode(line, Answer, "json") for line in path.read_bytes().splitlines()]
+
+
+async def until(condition) -> None:
+    """Wait for what other tasks and threads bring about."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - a file or a thread sets no event
+            await asyncio.sleep(0.005)
+
+
+class Slow(Fused):
+    """A part that takes its time over some calls."""
+
+    def __init__(self, part, name, seconds):
+        super().__init__(part, Fuse())
+        self._slow, self._seconds = name, seconds
+
+    def __getattr__(self, name):
+        real = super().__getattr__(name)
+        if name != self._slow:
+            return real
+
+        async def waiting(*args, **kwargs):
+            await asyncio.sleep(self._seconds)
+            return await real(*args, **kwargs)
+
+        return waiting
+
+
+class Counting(Fused):
+    """A source that knows how far it is ahead of what was written."""
+
+    def __init__(self, part):
+        super().__init__(part, Fuse())
+        self.read_so_far = self.ahead = 0
+        self.written = lambda: 0
+
+    async def read(self, max_events):
+        records = await self._part.read(max_events)
+        self.read_so_far += len(records)
+        self.ahead = max(self.ahead, self.read_so_far - self.written())
+        return records
+
+
+@pytest.mark.parametrize("bound", ["events", "bytes"])
+async def test_a_slow_sink_makes_the_source_wait(folder, bound):
+    batch, queue = 5, 20
+    events = stream(400)
+    size = max(len(line) for line in json_lines(events).splitlines())
+    limit = {"queue_events": queue} if bound == "events" else {"queue_bytes": queue * size}
+    pipeline = make_pipeline(make_tree(Path(), events, run={"batch_events": batch, "linger_ms": 0.0, **limit}))
+    parts = pipeline._parts
+    parts.answers = Slow(parts.answers, "write", 0.002)
+    parts.source = source = Counting(parts.source)
+    source.written = lambda: pipeline.status().answered if pipeline.status() else 0
+    report = await pipeline.run()
+    assert report.status.answered == len(events)
+    # Read and not yet put, queued, being folded, folded and waiting, being written; lines differ a little in length.
+    slack = 1 if bound == "events" else 1.3
+    assert queue <= source.ahead <= (queue + batch * 6) * slack
+    assert report.status.stages["source"].backpressured > 0.1
+    assert report.status.stages["head"].backpressured > 0.1
+    assert report.status.stages["sink"].busy > 0.1
+
+
+def break_source(parts):
+    parts.source = Fused(parts.source, Fuse(9), "read")
+
+
+def break_sink(parts):
+    parts.answers = Fused(parts.answers, Fuse(8), "write")
+
+
+def break_dead_letters(parts):
+    parts.dead_letters = Fused(parts.dead_letters, Fuse(2), "write")
+
+
+def break_commit(parts):
+    parts.store = Fused(parts.store, Fuse(3), "save_commit")
+
+
+def break_snapshot(parts):
+    parts.store = Fused(parts.store, Fuse(1), "save_snapshot")
+
+
+@pytest.mark.parametrize("breaking", [break_source, break_sink, break_dead_letters, break_commit, break_snapshot])
+async def test_a_stage_that_fails_ends_the_run_with_its_error_and_what_is_committed_stays(folder, expected, breaking):
+    tree = make_tree(Path(), with_trouble(COUNT))
+    pipeline = make_pipeline(tree)
+    breaking(pipeline._parts)
+    with pytest.raises(PowerError):
+        await pipeline.run()
+    provider = installed().provider("store", "directory")
+    _, commit = latest(provider.create(provider.options(path="out/state")))
+    assert commit.answers[0] <= (folder / "out" / "answers.jsonl").stat().st_size
+    report = await make_pipeline(tree).run()
+    assert report.resumed_at == commit.sequence
+    assert outputs(folder) == expected
+
+
+async def test_a_density_that_fails_ends_the_run_too(folder, expected, monkeypatch):
+    tree = make_tree(Path(), with_trouble(COUNT))
+    provider = installed().provider("density", "nearest-mean")
+    with monkeypatch.context() as patch:
+        calls = iter(range(50))
+        real = provider.create.absorb
+        patch.setattr(provider.create, "absorb", lambda *args: (next(calls), real(*args)))
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await make_pipeline(tree).run()
+    await make_pipeline(tree).run()
+    assert outputs(folder) == expected
+
+
+@pytest.mark.parametrize("error", [SourceError("gone"), OutputError("full")])
+async def test_of_several_errors_ours_is_shown(folder, error):
+    pipeline = make_pipeline(make_tree(Path(), stream(50)))
+
+    async def fail(*_):
+        raise error
+
+    pipeline._parts.answers.write = fail
+    with pytest.raises(type(error), match=str(error)):
+        await pipeline.run()
+
+
+@pytest.mark.parametrize("after", [0, 1, 5, 12])
+async def test_stopping_drains_what_was_read_and_the_rest_is_done_later(folder, expected, after):
+    tree = make_tree(Path(), with_trouble(COUNT))
+    pipeline = make_pipeline(tree)
+    parts = pipeline._parts
+    writes = []
+
+    class Stopping(Fused):
+        async def write(self, items):
+            writes.append(len(items))
+            if len(writes) == after:
+                pipeline.stop()
+            await self._part.write(items)
+
+    parts.answers = Stopping(parts.answers, Fuse())
+    if not after:
+        pipeline.stop()
+    report = await pipeline.run()
+    assert report.stopped
+    assert report.status.answered == sum(writes) == report.status.sequence
+    assert len(answers_in(folder / "out" / "answers.jsonl")) == report.status.sequence
+    provider = installed().provider("store", "directory")
+    snapshot, commit = latest(provider.create(provider.options(path="out/state")))
+    assert snapshot.commit == commit
+    assert commit.sequence == report.status.sequence
+    again = await make_pipeline(tree).run()
+    assert again.resumed_at == report.status.sequence
+    assert outputs(folder) == expected
+
+
+async def test_stopping_a_followed_file_ends_the_wait_for_more(folder):
+    tree = make_tree(Path(), stream(30), source={"follow": True})
+    pipeline = make_pipeline(tree)
+    running = asyncio.create_task(pipeline.run())
+    await until(lambda: pipeline.status() and pipeline.status().answered == 30)
+    with (folder / "in.jsonl").open("ab") as file:
+        file.write(json_lines(stream(5, start=30)))
+    await until(lambda: pipeline.status().answered == 35)
+    pipeline.stop()
+    report = await asyncio.wait_for(running, 10)
+    assert report.status.sequence == 35
+    assert report.stopped
+
+
+async def test_what_was_decided_is_committed_in_time_though_nothing_follows(folder):
+    tree = make_tree(Path(), stream(3), source={"follow": True}, commit={"interval_ms": 50.0, "events": 1000})
+    pipeline = make_pipeline(tree)
+    running = asyncio.create_task(pipeline.run())
+    provider = installed().provider("store", "directory")
+    store = provider.create(provider.options(path="out/state"))
+    await until(lambda: (commit := store.load_commit()) is not None and commit.sequence == 3)
+    commit = store.load_commit()
+    pipeline.stop()
+    await running
+    assert commit.tally.assigned == 3
+
+
+def write_images(folder: Path, count: int) -> None:
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for number in range(count):
+        shade = (40, 200)[number % 2]
+        pixels = np.clip(shade + rng.normal(scale=9, size=(6, 6)), 0, 255).astype(np.uint8)
+        label = folder / ("dark", "light")[number % 2]
+        label.mkdir(parents=True, exist_ok=True)
+        buffer = io.BytesIO()
+        Image.fromarray(pixels).save(buffer, "PNG")
+        (label / f"{number:03d}.png").write_bytes(buffer.getvalue())
+
+
+def image_tree(folder: Path, **run) -> dict:
+    write_images(folder / "known", 8)
+    write_images(folder / "images", 60)
+    return make_tree(
+        folder,
+        source={"plugin": "images", "paths": [str(folder / "images")]},
+        support={"plugin": "images", "paths": [str(folder / "known")]},
+        encoder={"plugin": "thumbnail", "size": 3},
+        run={"batch_events": 4, "linger_ms": 0.0, **run},
+    )
+
+
+class Whimsical(Fused):
+    """An encoder that takes its time differently each time, and stumbles over one image as a whole."""
+
+    def __init__(self, part, bad=()):
+        super().__init__(part, Fuse())
+        self._chance = random.Random(0)
+        self._bad = bad
+        self.threads = set()
+
+    def encode(self, images):
+        self.threads.add(threading.get_ident())
+        time.sleep(self._chance.random() * 0.004)
+        if any(image.id in self._bad for image in images):
+            raise ZeroDivisionError("nobody thought of this image")
+        return self._part.encode(images)
+
+
+async def test_several_encoders_keep_the_order_and_give_the_same_answers(tmp_path):
+    results = {}
+    for workers in (1, 4):
+        folder = tmp_path / str(workers)
+        folder.mkdir()
+        tree = image_tree(folder, encode_workers=workers)
+        pipeline = make_pipeline(tree)
+        pipeline._parts.encoder = encoder = Whimsical(pipeline._parts.encoder)
+        report = await pipeline.run()
+        results[workers] = (folder / "out" / "answers.jsonl").read_bytes()
+        # One more: the support set is encoded on a thread of its own.
+        assert workers <= len(encoder.threads) <= workers + 1
+        assert report.status.stages["encoder"].busy > 0
+    assert results[1] == results[4]
+    answers = [decode(line, Answer, "json") for line in results[4].splitlines()]
+    assert [answer.sequence for answer in answers] == list(range(60))
+    assert all(answer.label == answer.id.partition("/")[0] for answer in answers)
+
+
+async def test_an_image_the_encoder_stumbles_over_is_rejected_alone(tmp_path, caplog):
+    bad = {"dark/006.png", "light/033.png"}
+    pipeline = make_pipeline(image_tree(tmp_path, encode_workers=2))
+    pipeline._parts.encoder = Whimsical(pipeline._parts.encoder, bad)
+    report = await pipeline.run()
+    answers = answers_in(tmp_path / "out" / "answers.jsonl")
+    rejected = [answer for answer in answers if isinstance(answer, Rejection)]
+    assert {(one.id, one.stage, one.error) for one in rejected} == {(name, "encoder", "EncodeError") for name in bad}
+    assert all("ZeroDivisionError: nobody thought of this image" in one.message for one in rejected)
+    assert report.status.tally.assigned == 58
+    assert {told.id for told in caplog.records if "encoder failed" in told.message} == bad
+
+
+async def test_a_damaged_image_is_rejected_with_its_bytes(tmp_path):
+    tree = image_tree(tmp_path)
+    (tmp_path / "images" / "dark" / "000.png").write_bytes(b"no image")
+    await make_pipeline(tree).run()
+    first = answers_in(tmp_path / "out" / "answers.jsonl")[0]
+    assert (first.id, first.stage, first.error) == ("dark/000.png", "encoder", "EncodeError")
+    assert b"no image" in (tmp_path / "out" / "dead.log").read_bytes()
+
+
+async def test_an_input_larger_than_allowed_is_rejected_where_it_was_read(folder):
+    large = b'{"type":"forget.v1","id":"f","category":0' + b" " * 500 + b"}"
+    events = [*stream(3), large, *stream(3, start=3)]
+    await make_pipeline(make_tree(Path(), events, run={"max_event_bytes": 400})).run()
+    answers = answers_in(folder / "out" / "answers.jsonl")
+    assert [type(answer) for answer in answers] == [Assignment] * 3 + [Rejection] + [Assignment] * 3
+    assert (answers[3].id, answers[3].stage, answers[3].error) == ("f", "source", "TooLargeError")
+    assert "run.max_event_bytes = 400" in answers[3].message
+
+
+@pytest.mark.parametrize("overflow", ["drop-oldest", "drop-newest"])
+async def test_what_is_dropped_is_counted_and_the_gaps_survive_a_resume(folder, overflow):
+    """Cut off behind a commit that no snapshot has caught up with: the answered part comes again, gaps and all."""
+    events = stream(600)
+    limits = {"batch_events": 8, "queue_events": 16, "overflow": overflow}
+    tree = make_tree(Path(), events, run=limits, commit={"events": 10, "snapshot_events": 100_000})
+    fuse = Fuse(at=24, behind=True)
+    pipeline = fused_pipeline(tree, fuse)
+    pipeline._parts.answers = Slow(pipeline._parts.answers, "write", 0.003)
+    with pytest.raises(PowerError):
+        await pipeline.run()
+    provider = installed().provider("store", "directory")
+    snapshot, commit = latest(provider.create(provider.options(path="out/state")))
+    assert snapshot.commit.sequence == 0 < commit.sequence
+    tally = commit.tally
+    assert tally.assigned + tally.dropped == commit.sequence
+    pipeline = make_pipeline(tree)
+    pipeline._parts.answers = Slow(pipeline._parts.answers, "write", 0.001)
+    report = await pipeline.run()
+    assert report.resumed_at == commit.sequence
+    numbers = [answer.sequence for answer in answers_in(folder / "out" / "answers.jsonl")]
+    assert numbers == sorted(set(numbers))
+    assert sum(number < commit.sequence for number in numbers) == tally.assigned, "no gap may be filled later"
+    after = report.status.tally
+    assert after.assigned == len(numbers)
+    assert after.assigned + after.dropped == len(events)
+    assert after.dropped > 0
+
+
+async def test_without_a_policy_to_drop_nothing_is_dropped(folder):
+    tree = make_tree(Path(), stream(200), run={"batch_events": 8, "queue_events": 8})
+    pipeline = make_pipeline(tree)
+    pipeline._parts.answers = Slow(pipeline._parts.answers, "write", 0.001)
+    report = await pipeline.run()
+    assert (report.status.tally.assigned, report.status.tally.dropped) == (200, 0)
+
+
+async def test_latency_is_from_reading_to_writing(folder):
+    pipeline = make_pipeline(make_tree(Path(), stream(20)))
+    pipeline._parts.answers = Slow(pipeline._parts.answers, "write", 0.03)
+    report = await pipeline.run()
+    assert 0.03 <= report.latency_p50 <= report.latency_p99 < 10
+
+
+async def test_every_stage_has_its_times(folder):
+    report = await make_pipeline(make_tree(Path(), stream(300))).run()
+    stages = report.status.stages
+    assert set(stages) == {"source", "encoder", "head", "sink"}
+    for name in ("source", "head", "sink"):
+        assert 0 < stages[name].busy <= report.status.seconds
+    assert stages["encoder"].busy == 0
+    for times in stages.values():
+        assert times.busy + times.idle + times.backpressured <= report.status.seconds * 1.01

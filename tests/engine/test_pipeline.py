@@ -1,0 +1,199 @@
+"""A pipeline from end to end: the same decisions whatever the formats, from a mapping or a file, at any pace."""
+
+import itertools
+import os
+import time
+
+import msgspec
+import numpy as np
+import pytest
+from worlds import (
+    event_log,
+    json_lines,
+    make_head,
+    make_pipeline,
+    make_tree,
+    outputs,
+    stream,
+    with_trouble,
+    write_support,
+)
+
+import speciate
+from speciate.describe import toml_text
+from speciate.errors import ConfigError, SourceError, SupportError
+from speciate.plugins import installed
+from speciate_schemas import Assignment, decode, encode
+from speciate_schemas.events import Answer
+
+COUNT = 80
+EVENTS = [msgspec.structs.replace(event, stream="cam") for event in stream(COUNT)]
+SOURCES = ("npz", "parquet", "jsonl", "eventlog", "stdin", "stdin eventlog")
+SINKS = ("jsonl", "eventlog", "parquet", "stdout")
+
+
+def matrix():
+    return np.array([event.features.numpy() for event in EVENTS])
+
+
+def source_of(kind: str, folder) -> dict:
+    """The same events in each format; stdin is redirected by its fixture."""
+    path = folder / f"in.{kind.rsplit(maxsplit=1)[-1]}"
+    if kind == "npz":
+        columns = {"names": [event.id for event in EVENTS], "times": [event.time for event in EVENTS]}
+        np.savez(path, features=matrix(), labels=[event.label for event in EVENTS], **columns)
+        return {"plugin": "npz", "paths": [str(path)], "stream": "cam"}
+    if kind == "parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        names = ("id", "label", "time", "stream")
+        columns = {name: [getattr(event, name) for event in EVENTS] for name in names}
+        pq.write_table(pa.table({"features": matrix().tolist(), **columns}), path)
+        return {"plugin": "parquet", "paths": [str(path)]}
+    path.write_bytes(event_log(EVENTS) if kind.endswith("eventlog") else json_lines(EVENTS))
+    if kind.startswith("stdin"):
+        descriptor = os.open(path, os.O_RDONLY)
+        os.dup2(descriptor, 0)
+        os.close(descriptor)
+        return {"plugin": "stdin", "format": kind.rsplit(maxsplit=1)[-1] if " " in kind else "jsonl"}
+    return {"plugin": kind, "paths": [str(path)]}
+
+
+def sink_of(kind: str, folder) -> dict:
+    return {"plugin": kind} if kind == "stdout" else {"plugin": kind, "path": str(folder / "out" / f"answers-{kind}")}
+
+
+async def read_answers(section: dict, state, capfd) -> list:
+    if section["plugin"] == "stdout":
+        return [decode(line.encode(), Answer, "json") for line in capfd.readouterr().out.splitlines()]
+    store, sink = installed().provider("store", "directory"), installed().provider("sink", section["plugin"])
+    end = store.create(store.options(path=str(state))).load_commit().answers
+    reading = sink.create(sink.options(path=section["path"]))
+    await reading.open(end)
+    answers = [answer async for piece in reading.read_back((0,), end) for answer in piece]
+    await reading.close()
+    return answers
+
+
+@pytest.fixture
+def stdin():
+    saved = os.dup(0)
+    yield
+    os.dup2(saved, 0)
+    os.close(saved)
+
+
+@pytest.fixture(scope="module")
+def decided() -> list:
+    """What a head says of the events, without any pipeline."""
+    decisions = make_head().process(matrix())
+    return [
+        Assignment(id=event.id, stream="cam", sequence=n, head_version=n, **decision._asdict())
+        for n, (event, decision) in enumerate(zip(EVENTS, decisions, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize("source", SOURCES)
+async def test_every_source_and_sink_give_the_decisions_of_the_head(*, tmp_path, capfd, stdin, decided, source, sink):
+    tree = make_tree(tmp_path, source=source_of(source, tmp_path), sink=sink_of(sink, tmp_path))
+    report = await make_pipeline(tree).run()
+    answers = await read_answers(tree["sink"], tmp_path / "out" / "state", capfd)
+    assert encode(answers) == encode(decided)
+    assert report.status.tally.assigned == COUNT
+    assert report.status.tally.births == sum(answer.birth for answer in decided)
+    assert report.status.categories == 2 + report.status.tally.births
+    assert not report.stopped
+
+
+def test_run_takes_a_mapping_overrides_and_fresh(tmp_path):
+    tree = make_tree(tmp_path, EVENTS)
+    report = speciate.run(tree, overrides=["commit.events=5", "run.batch_events=4"])
+    assert isinstance(report, speciate.Report)
+    assert (report.resumed_at, report.status.sequence, report.status.answered) == (0, COUNT, COUNT)
+    assert report.answers == str(tmp_path / "out" / "answers.jsonl")
+    assert report.dead_letters == str(tmp_path / "out" / "dead.log")
+    assert report.state == str(tmp_path / "out" / "state")
+    before = outputs(tmp_path)
+    again = speciate.run(tree)
+    assert (again.resumed_at, again.status.answered) == (COUNT, 0)
+    assert outputs(tmp_path) == before
+    fresh = speciate.run(tree, fresh=True)
+    assert (fresh.resumed_at, fresh.status.answered) == (0, COUNT)
+    assert outputs(tmp_path) == before
+
+
+def test_run_takes_a_file(tmp_path):
+    tree = make_tree(tmp_path, EVENTS)
+    path = tmp_path / "pipeline.toml"
+    sections = ((f"[{name}]", *(f"{key} = {toml_text(value)}" for key, value in tree[name].items())) for name in tree)
+    path.write_text("\n".join(itertools.chain.from_iterable(sections)))
+    assert speciate.run(path).status.sequence == COUNT
+    assert speciate.run(str(path), fresh=True).status.sequence == COUNT
+
+
+def test_what_grew_since_is_gone_on_with(tmp_path):
+    tree = make_tree(tmp_path, EVENTS[:30])
+    speciate.run(tree)
+    (tmp_path / "in.jsonl").write_bytes(json_lines(EVENTS))
+    report = speciate.run(tree)
+    assert (report.resumed_at, report.status.sequence, report.status.answered) == (30, COUNT, COUNT - 30)
+    grown = outputs(tmp_path)
+    speciate.run(tree, fresh=True)
+    assert outputs(tmp_path) == grown
+
+
+@pytest.mark.parametrize("batch", [1, 3, 1000])
+def test_batches_and_commits_do_not_show_in_the_outputs(tmp_path, batch):
+    tree = make_tree(tmp_path, with_trouble(100))
+    speciate.run(tree)
+    before = outputs(tmp_path)
+    speciate.run(tree, overrides=[f"run.batch_events={batch}", "run.linger_ms=1", "commit.events=17"], fresh=True)
+    assert outputs(tmp_path) == before
+
+
+@pytest.mark.parametrize(("pace", "seconds"), [(200.0, 0.195), (200, 0.195), ("original", 0.2)])
+def test_a_pace_is_kept(tmp_path, pace, seconds):
+    events = [msgspec.structs.replace(event, time=1e9 + n * 0.2 / 39) for n, event in enumerate(EVENTS[:40])]
+    tree = make_tree(tmp_path, events, run={"pace": pace, "batch_events": 7})
+    began = time.monotonic()
+    report = speciate.run(tree)
+    assert seconds <= time.monotonic() - began < seconds + 20
+    assert report.status.sequence == 40
+
+
+async def test_a_status_can_be_asked_for_at_any_time(tmp_path):
+    pipeline = make_pipeline(make_tree(tmp_path, EVENTS))
+    assert pipeline.status() is None
+    await pipeline.run()
+    status = pipeline.status()
+    assert isinstance(status, speciate.Status)
+    assert (status.sequence, status.lag) == (COUNT, 0)
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "error", "message"),
+    [
+        ("policy", {"alpah": 1}, ConfigError, "alpah"),
+        ("source", {"paths": ["nothing.jsonl"]}, SourceError, "nothing.jsonl"),
+        ("support", {"paths": ["nothing.npz"]}, SourceError, "nothing.npz"),
+        ("support", {"labels": "gone"}, SourceError, "gone"),
+    ],
+)
+def test_a_mistake_of_the_operator_leaves_nothing_behind(*, tmp_path, section, change, error, message):
+    tree = make_tree(tmp_path, EVENTS)
+    before = tree[section]
+    tree[section] = {**before, **change}
+    with pytest.raises(error, match=message):
+        speciate.run(tree)
+    tree[section] = before
+    assert speciate.run(tree).status.sequence == COUNT
+
+
+def test_a_support_set_without_labels_is_told(tmp_path):
+    tree = make_tree(tmp_path, EVENTS)
+    features = np.load(write_support(tmp_path))["features"]
+    np.savez(tmp_path / "support.npz", features=features)
+    with pytest.raises(SupportError, match=r"support\.npz#0 of the support set has no label"):
+        speciate.run(tree)
