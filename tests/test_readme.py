@@ -6,7 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import NOT_COPIED, REPOSITORY, FreshEnvironment
+
+from fresh import NOT_COPIED, REPOSITORY, FreshEnvironment
 
 README = (REPOSITORY / "README.md").read_text()
 INSTALL, TEST = "pip install -e . && speciate demo", "pip install -e '.[dev]' && pytest"

@@ -7,14 +7,11 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
 
 from speciate.errors import OutputError, SourceError
 from speciate.stages import Progress, Record
+from speciate.threads import P, T, in_thread
 from speciate_schemas import Answer, DeadLetter, Position
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 POLL_SECONDS = 0.05
 
@@ -28,8 +25,7 @@ class _OwnThread:
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=type(self).__name__)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, lambda: function(*args, **kwargs))
+        return await in_thread(self._executor, function, *args, **kwargs)
 
     def _end_thread(self) -> None:
         if self._executor is not None:
@@ -41,6 +37,7 @@ class BlockingSource(_OwnThread, ABC):
     """A source written as plain functions. `read_now` returns what is there without waiting for more."""
 
     replayable = True
+    waited = 0.0
 
     _stopping = False
 
@@ -51,6 +48,10 @@ class BlockingSource(_OwnThread, ABC):
     @abstractmethod
     def read_now(self, max_events: int) -> Sequence[Record] | None:
         """At most `max_events` records; empty if none is there yet, None at the end."""
+
+    def rest_now(self, max_events: int) -> Sequence[Record]:  # noqa: ARG002  # for those who cannot read again
+        """After `stop`: records of bytes already taken from where they cannot be read again; empty when all are out."""
+        return ()
 
     @abstractmethod
     def progress(self) -> Progress:
@@ -78,8 +79,9 @@ class BlockingSource(_OwnThread, ABC):
                 return ()
             if records:
                 return records
+            self.waited += POLL_SECONDS
             await asyncio.sleep(POLL_SECONDS)
-        return ()
+        return await self._call(self.rest_now, max_events)
 
     def stop(self) -> None:
         """See `Source`."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from speciate import snapshot
 from speciate.stages import Sink, StateStore
 from speciate.task import Outcome
+from speciate.threads import in_thread
 from speciate_schemas import Commit, Position, Tally, TaskState
 
 
@@ -38,7 +39,8 @@ class Committer:
         self._seal = seal
         self._kept = snapshots_kept
         self._snapshot_first = snapshot_first
-        self._saving: asyncio.Task[None] | None = None
+        self._committing: asyncio.Task[None] | None = None
+        self._saving: asyncio.Future[None] | None = None
 
     @property
     def saving(self) -> bool:
@@ -54,11 +56,16 @@ class Committer:
 
     async def begin(self, point: CommitPoint) -> None:
         """The first commit: its snapshot goes first, so that there is never a commit without one to start from."""
-        await self._commit(point, snapshot_first=True)
+        await self._tracked(point, snapshot_first=True)
 
     async def commit(self, point: CommitPoint) -> None:
         """Make everything written so far count, and start saving the state if it came along."""
-        await self._commit(point, snapshot_first=self._snapshot_first)
+        await self._tracked(point, snapshot_first=self._snapshot_first)
+
+    async def _tracked(self, point: CommitPoint, *, snapshot_first: bool) -> None:
+        """A commit once begun is finished, even if the run ends meanwhile: the store stays locked until then."""
+        self._committing = asyncio.create_task(self._commit(point, snapshot_first=snapshot_first))
+        await asyncio.shield(self._committing)
 
     async def _commit(self, point: CommitPoint, *, snapshot_first: bool) -> None:
         commit = Commit(
@@ -70,11 +77,11 @@ class Committer:
         )
         # A snapshot holds its commit. Where the input cannot be read again it must never lag behind the commit file.
         if point.state is not None and snapshot_first:
-            await asyncio.to_thread(self._save, commit, point.state)
-        await asyncio.to_thread(self._store.save_commit, commit)
+            await in_thread(None, self._save, commit, point.state)
+        await in_thread(None, self._store.save_commit, commit)
         if point.state is not None and not snapshot_first:
             await self.settle()
-            self._saving = asyncio.create_task(asyncio.to_thread(self._save, commit, point.state))
+            self._saving = in_thread(None, self._save, commit, point.state)
 
     async def settle(self) -> None:
         """Wait for a snapshot under way; raises what went wrong with it."""
@@ -83,9 +90,11 @@ class Committer:
             self._saving = None
 
     async def close(self) -> None:
-        """Let a snapshot under way come to its end; how it ended no longer matters, another error ended the run."""
-        if self._saving is not None:
-            await asyncio.gather(self._saving, return_exceptions=True)
+        """Let what is under way come to its end; how it ended no longer matters, another error ended the run."""
+        for task in (self._committing, self._saving):
+            if task is not None:
+                await asyncio.wait({task})
+                _ = task.cancelled() or task.exception()
 
     def _save(self, commit: Commit, state: TaskState) -> None:
         self._store.save_snapshot(commit.sequence, self._seal(commit, state))

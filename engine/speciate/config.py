@@ -1,9 +1,12 @@
 """From a TOML file and overrides to checked options, before anything runs."""
 
+import difflib
+import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import msgspec
 from speciate.errors import ConfigError, PluginError
 from speciate.hooks import Provider
 from speciate.plugins import Plugins
-from speciate_schemas import PipelineConfig, Strict, decode, encode
+from speciate_schemas import CommitOptions, PipelineConfig, RunOptions, Strict, decode, encode
 
 SECTION_STAGES = {
     "source": "source",
@@ -28,6 +31,10 @@ SECTION_STAGES = {
 
 FOLD_SECTIONS = ("support", "encoder", "density", "policy")
 """The sections that shape the state: a state made with others cannot be gone on with."""
+
+
+OUTPUT_SECTIONS = ("sink", "dead_letters", "store")
+INPUT_SECTIONS = ("source", "support")
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,10 @@ def parse(tree: Mapping[str, Any], where: str = "configuration", overrides: Sequ
     """Check the engine's own keys of a configuration given as nested mappings, after overrides."""
     changed = deepcopy(dict(tree))
     apply_overrides(changed, overrides)
+    _check_keys(changed, PipelineConfig, where)
+    for name, kind in (("run", RunOptions), ("commit", CommitOptions)):
+        if isinstance(changed.get(name), dict):
+            _check_keys(changed[name], kind, f"{where}: [{name}]")
     try:
         return msgspec.convert(changed, PipelineConfig)
     except msgspec.ValidationError as error:
@@ -99,7 +110,33 @@ def resolve(config: PipelineConfig, plugins: Plugins) -> Resolved:
         section = getattr(config, name)
         if section is not None:
             sections[name] = choose(plugins, stage, section, name)
+    _check_apart(config)
     return Resolved(config, sections)
+
+
+def _check_apart(config: PipelineConfig) -> None:
+    """No output may be another output or an input: one would overwrite the other."""
+    places = {name: _places(getattr(config, name)) for name in (*OUTPUT_SECTIONS, *INPUT_SECTIONS)}
+    for output in OUTPUT_SECTIONS:
+        for other in (*OUTPUT_SECTIONS, *INPUT_SECTIONS):
+            clash = [a for a in places[output] for b in places[other] if other != output and _matches(a, b)]
+            if clash:
+                raise ConfigError(f"[{output}] writes to {clash[0]}, which [{other}] uses too: choose another path")
+
+
+def _places(section: Mapping[str, Any]) -> list[str]:
+    """The files or folders a section names; by convention its plugin calls them `path` or `paths`."""
+    paths = section.get("paths", [])
+    named = [section.get("path"), *(paths if isinstance(paths, list) else [])]
+    return [os.path.realpath(one) for one in named if isinstance(one, str)]
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Whether a glob stands for a path; `*` never reaches into a folder below, `**` does."""
+    if "**" in pattern:
+        return fnmatch(path, pattern)
+    parts, wanted = Path(path).parts, Path(pattern).parts
+    return len(parts) == len(wanted) and all(map(fnmatch, parts, wanted))
 
 
 def choose(plugins: Plugins, stage: str, section: Mapping[str, Any], where: str) -> Chosen:
@@ -114,6 +151,7 @@ def choose(plugins: Plugins, stage: str, section: Mapping[str, Any], where: str)
         provider = plugins.provider(stage, name)
     except PluginError as error:
         raise PluginError(f"[{where}] {error}") from error
+    _check_keys(options, provider.options, f"[{where}] {stage} {name!r}")
     try:
         checked = msgspec.convert(options, provider.options)
     except msgspec.ValidationError as error:
@@ -145,6 +183,16 @@ def _override(tree: dict[str, Any], override: str) -> None:
         if not isinstance(node, dict):
             raise ConfigError(f"override {override!r}: {part!r} is a value, not a section")
     node[path[-1]] = value
+
+
+def _check_keys(tree: Mapping[str, Any], kind: type[Strict], where: str) -> None:
+    """Refuse a key the struct does not have, and suggest the nearest it has."""
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    for key in tree:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise ConfigError(f"{where} has no key {key!r}: {hint}it takes {', '.join(known) or 'none'}")
 
 
 def _readable(error: msgspec.ValidationError) -> str:

@@ -6,7 +6,7 @@ the ones before it wait, so memory stays flat. Order is kept from end to end.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from speciate.pacing import Pacer
 from speciate.restore import Parts, Start
 from speciate.stages import Encoder, Record
 from speciate.task import Outcome
+from speciate.threads import P, T, in_thread
 from speciate.timing import LatencyHistogram, StageTimes
 from speciate_schemas import PipelineConfig, Tally
 
@@ -58,6 +59,9 @@ class Flow:
         self._arrived = self._channel(config.run.overflow)
         self._ready = self._arrived if parts.encoder is None else self._channel("block")
         self._emissions: asyncio.Queue[Emission | None] = asyncio.Queue(EMISSIONS_WAITING)
+        self._head_thread = ThreadPoolExecutor(1, thread_name_prefix="head")
+        self._encoder_pool = ThreadPoolExecutor(config.run.encode_workers, thread_name_prefix="encoder")
+        self._last_read = (start.commit.sequence, start.commit.source)
         self.times = {name: StageTimes() for name in ("source", "encoder", "head", "sink")}
         self.latency = LatencyHistogram()
         self._stopping = False
@@ -78,14 +82,19 @@ class Flow:
 
     async def run(self) -> None:
         """Run the stages until the source ends or the first of them fails."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._read())
-            if self._parts.encoder is not None:
-                encoding: Encoding = asyncio.Queue(self._run.encode_workers)
-                group.create_task(self._encode(self._parts.encoder, encoding))
-                group.create_task(self._forward(encoding))
-            group.create_task(self._decide())
-            group.create_task(self._emit())
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._read())
+                if self._parts.encoder is not None:
+                    encoding: Encoding = asyncio.Queue(self._run.encode_workers)
+                    group.create_task(self._encode(self._parts.encoder, encoding))
+                    group.create_task(self._forward(encoding))
+                group.create_task(self._decide())
+                group.create_task(self._emit())
+        finally:
+            # Off the loop: a batch under way may take long, and signals must be heard meanwhile.
+            await asyncio.to_thread(self._head_thread.shutdown)
+            await asyncio.to_thread(self._encoder_pool.shutdown)
 
     def _channel(self, overflow: Overflow) -> Channel:
         run = self._run
@@ -100,18 +109,27 @@ class Flow:
         """Source → queue."""
         times = self.times["source"]
         while True:
-            with times.measure("busy"):
-                records = await self._parts.source.read(self._run.batch_events)
+            records = await self._read_measured()
             if not records:
                 break
             now = time.perf_counter()
             for record in records:
                 record.received = now
                 self._limit_size(record)
+            self._last_read = (records[-1].sequence + 1, records[-1].position)
             async for due in self._paced(records):
                 with times.measure("backpressured"):
                     await self._arrived.put(due)
         self._arrived.close()
+
+    async def _read_measured(self) -> Sequence[Record]:
+        times, source = self.times["source"], self._parts.source
+        start, waited = time.perf_counter(), source.waited
+        records = await source.read(self._run.batch_events)
+        idle = source.waited - waited
+        times.idle += idle
+        times.busy += max(0.0, time.perf_counter() - start - idle)
+        return records
 
     def _paced(self, records: Sequence[Record]) -> AsyncIterator[Sequence[Record]]:
         """What was answered before a restart is not replayed in time again."""
@@ -127,17 +145,17 @@ class Flow:
     async def _encode(self, encoder: Encoder, encoding: Encoding) -> None:
         """Queue → encoder, several batches at once; `_forward` takes them in order."""
         times = self.times["encoder"]
-        loop = asyncio.get_running_loop()
-        with ThreadPoolExecutor(self._run.encode_workers, thread_name_prefix="encoder") as pool:
-            while True:
-                with times.measure("idle"):
-                    records = await self._arrived.get(self._run.batch_events, linger=self._linger)
-                if not records:
-                    break
-                future = loop.run_in_executor(pool, _timed_encode, records, encoder)
-                with times.measure("backpressured"):
-                    await encoding.put(future)
-            await encoding.put(None)
+        while True:
+            with times.measure("idle"):
+                records = await self._arrived.get(self._run.batch_events, linger=self._linger)
+            if not records:
+                break
+            future = in_thread(self._encoder_pool, _timed_encode, records, encoder)
+            # Looked at here too: when another stage has failed nobody awaits it any more.
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
+            with times.measure("backpressured"):
+                await encoding.put(future)
+        await encoding.put(None)
 
     async def _forward(self, encoding: Encoding) -> None:
         """Encoder → queue, in the order the batches came."""
@@ -151,28 +169,25 @@ class Flow:
     async def _decide(self) -> None:
         """Queue → head → outcomes, with a commit point wherever one is due."""
         times = self.times["head"]
-        with ThreadPoolExecutor(1, thread_name_prefix="head") as thread:
-            while True:
-                with times.measure("idle"):
-                    left = self._cadence.time_left(self.task.sequence)
-                    records = await self._ready.get(self._run.batch_events, linger=self._linger, patience=left)
-                if not records and self._ready.drained:
-                    break
-                with times.measure("busy"):
-                    emission = await self._fold(records, thread)
-                with times.measure("backpressured"):
-                    await self._emissions.put(emission)
-            await self._emissions.put(Emission([], [], await self._last_point(thread)))
+        while True:
+            with times.measure("idle"):
+                left = self._cadence.time_left(self.task.sequence)
+                records = await self._ready.get(self._run.batch_events, linger=self._linger, patience=left)
+            if not records and self._ready.drained:
+                break
+            with times.measure("busy"):
+                emission = await self._fold(records)
+            with times.measure("backpressured"):
+                await self._emissions.put(emission)
+        await self._emissions.put(Emission([], [], await self._last_point()))
         await self._emissions.put(None)
 
-    async def _fold(self, records: list[Record], thread: ThreadPoolExecutor) -> Emission:
-        loop = asyncio.get_running_loop()
-        replay = self.start.replay
-        answered = [record for record in records if record.sequence < replay.until]
+    async def _fold(self, records: list[Record]) -> Emission:
+        answered = [record for record in records if record.sequence < self.start.replay.until]
         if answered:
-            await loop.run_in_executor(thread, self.task.refold, *await replay.match(answered))
+            await self._refold(answered)
         new = records[len(answered) :]
-        outcomes = await loop.run_in_executor(thread, self.task.fold, new) if new else []
+        outcomes = await self._in_head_thread(self.task.fold, new) if new else []
         if records:
             self._position = records[-1].position
         received = [record.received for record in new]
@@ -180,26 +195,42 @@ class Flow:
         if not self._cadence.due(sequence):
             return Emission(outcomes, received, None)
         snapshot = self._cadence.snapshot_due(sequence, saving=self._committer.saving)
-        return Emission(outcomes, received, await self._point(thread, snapshot=snapshot))
+        return Emission(outcomes, received, await self._point(snapshot=snapshot))
 
-    async def _last_point(self, thread: ThreadPoolExecutor) -> CommitPoint | None:
+    async def _refold(self, answered: list[Record]) -> None:
+        """Fold what was answered before; the last of it must end where the outputs say the input had come to."""
+        await self._in_head_thread(self.task.refold, *await self.start.replay.match(answered))
+        last, commit = answered[-1], self.start.commit
+        if last.sequence + 1 == commit.sequence and last.position != commit.source:
+            raise StateMismatchError(
+                f"record {last.sequence} ({last.origin}) ends at {last.position}, but when it was answered it ended at "
+                f"{commit.source}: the input was changed since; restore it or start over with --fresh"
+            )
+
+    async def _last_point(self) -> CommitPoint | None:
         """The end of the run is committed and saved, unless it already is."""
-        sequence, until = self.task.sequence, self.start.replay.until
-        if sequence < until:
+        until = self.start.replay.until
+        if self.task.sequence < until:
             # Stopped while catching up: what was committed before is all there is to commit.
             if self._stopping:
                 return None
             raise StateMismatchError(
-                f"the input ends at record {sequence}, but {until} are answered already: it was cut since; "
+                f"the input ends at record {self.task.sequence}, but {until} are answered already: it was cut since; "
                 "restore it or start over with --fresh"
             )
-        return await self._point(thread, snapshot=True) if self._cadence.unsaved(self.task.sequence) else None
+        sequence, self._position = self._last_read
+        if sequence > self.task.sequence:
+            self.task.skip_to(sequence)
+        return await self._point(snapshot=True) if self._cadence.unsaved(sequence) else None
 
-    async def _point(self, thread: ThreadPoolExecutor, *, snapshot: bool) -> CommitPoint:
-        loop = asyncio.get_running_loop()
-        state = await loop.run_in_executor(thread, self.task.state) if snapshot else None
+    async def _point(self, *, snapshot: bool) -> CommitPoint:
+        state = await self._in_head_thread(self.task.state) if snapshot else None
         self._cadence.note(self.task.sequence, snapshot=snapshot)
         return CommitPoint(self.task.sequence, self._position, self.task.tally, state)
+
+    async def _in_head_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The head changes on one thread only."""
+        return await in_thread(self._head_thread, function, *args, **kwargs)
 
     async def _emit(self) -> None:
         """Outcomes → sinks, and the commits."""

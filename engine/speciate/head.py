@@ -12,7 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from speciate.config import Chosen, choose
-from speciate.errors import ConfigError, FeatureError, StateMismatchError, SupportError, UnknownCategoryError
+from speciate.errors import (
+    ConfigError,
+    FeatureError,
+    PluginError,
+    StateMismatchError,
+    SupportError,
+    UnknownCategoryError,
+)
 from speciate.plugins import Plugins, installed
 from speciate.sealed import load_sealed, save_sealed
 from speciate.stages import BIRTH, Density, DensityState, Matrix, Policy, Vector
@@ -151,6 +158,10 @@ class Head:
             if not math.isfinite(choice.log_evidence):
                 decisions.append(FeatureError(f"its evidence is {choice.log_evidence}: the features are too far out"))
                 continue
+            if not 0.0 <= choice.probability <= 1.0:
+                raise PluginError(
+                    f"policy {self._chosen[1].name!r} gave probability {choice.probability}: not in 0 … 1"
+                )
             born = choice.category == BIRTH
             place = self._found(event) if born else self._absorb(choice.category, event)
             changed[place] = None

@@ -14,7 +14,7 @@ from speciate.errors import SpeciateError
 from speciate.flow import Flow
 from speciate.plugins import Plugins, installed
 from speciate.report import Report, Status
-from speciate.restore import Parts, Start
+from speciate.restore import Parts
 
 
 class Pipeline:
@@ -25,7 +25,6 @@ class Pipeline:
         self._plugins = plugins or installed()
         self._fresh = fresh
         self._parts = Parts.of(resolved)
-        self._start: Start | None = None
         self._flow: Flow | None = None
         self._stopped = False
 
@@ -44,7 +43,8 @@ class Pipeline:
                 await flow.run()
                 return self._report(flow)
         except BaseExceptionGroup as group:
-            raise _first(group) from None
+            error = _first(group)
+            raise error from error.__cause__
 
     def status(self) -> Status | None:
         """How it stands right now; None before it has started."""
@@ -58,6 +58,8 @@ class Pipeline:
             stack.callback(parts.store.close)
             for closing in (parts.answers, parts.dead_letters, parts.source):
                 stack.push_async_callback(closing.close)
+            # What --fresh is about to discard stays until the new head is there.
+            head = await restore.fit(parts, self._resolved) if self._fresh else None
             start = await restore.start(parts, self._resolved, self._plugins, fresh=self._fresh)
             committer = Committer(
                 answers=parts.answers,
@@ -69,9 +71,9 @@ class Pipeline:
             )
             stack.push_async_callback(committer.close)
             if start is None:
-                start = await restore.begin(parts, self._resolved, fresh=self._fresh)
+                head = head or await restore.fit(parts, self._resolved)
+                start = await restore.begin(parts, self._resolved, head, fresh=self._fresh)
                 await committer.begin(CommitPoint(0, None, start.task.tally, start.task.state()))
-            self._start = start
             self._flow = Flow(config, parts, start, committer)
             yield self._flow
 

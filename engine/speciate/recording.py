@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from speciate.errors import OutputError
-from speciate.files import fsync_directory, output_error
+from speciate.errors import ConfigError, OutputError
+from speciate.files import fsync_directory
 from speciate.stages import Record, Source
 from speciate_schemas import encode
 from speciate_schemas.framing import pack
@@ -31,16 +31,16 @@ async def record(source: Source, path: Path, *, watch: Callable[[Recorded], None
     done = Recorded()
     await source.open(None, 0)
     try:
-        file = await asyncio.to_thread(path.open, "xb")
+        file = await asyncio.to_thread(_create, path)
         with file:
             while records := await source.read(READ_EVENTS):
                 await asyncio.to_thread(_append, file, records, done)
                 watch(done)
-            await asyncio.to_thread(_finish, file, path)
+            await asyncio.to_thread(os.fsync, file.fileno())
     except FileExistsError as error:
-        raise OutputError(f"{path} exists already: choose another name or remove it") from error
+        raise ConfigError(f"{path} exists already: choose another name or remove it") from error
     except OSError as error:
-        raise output_error(path, error) from error
+        raise OutputError(f"cannot write {path}: {error.strerror}; what was recorded until then is in it") from error
     finally:
         await source.close()
     return done
@@ -49,15 +49,17 @@ async def record(source: Source, path: Path, *, watch: Callable[[Recorded], None
 def _append(file: BinaryIO, records: Sequence[Record], done: Recorded) -> None:
     frames = [pack(_payload(record)) for record in records]
     file.write(b"".join(frames))
+    # To the system at once: a follower sees it, and a killed recorder loses nothing it has read.
+    file.flush()
     done.events += len(records)
     done.damaged += sum(record.error is not None for record in records)
     done.bytes += sum(map(len, frames))
 
 
-def _finish(file: BinaryIO, path: Path) -> None:
-    file.flush()
-    os.fsync(file.fileno())
+def _create(path: Path) -> BinaryIO:
+    file = path.open("xb")
     fsync_directory(path.parent)
+    return file
 
 
 def _payload(record: Record) -> bytes | memoryview:

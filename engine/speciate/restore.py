@@ -5,7 +5,6 @@ pipeline read from the snapshot's position on. Inputs that were answered already
 were committed; nothing is decided again and nothing is emitted twice.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from speciate.snapshot import Snapshot, whole_snapshots
 from speciate.stages import Encoder, Record, Sink, Source, StateStore
 from speciate.support import read_support
 from speciate.task import Task
+from speciate.threads import in_thread
 from speciate_schemas import Answer, Commit, Tally
 
 log = get_logger(__name__)
@@ -90,32 +90,27 @@ class Start:
     snapshot_sequence: int
     replay: Replay
 
-    @property
-    def resumed(self) -> bool:
-        """True if an earlier run had committed something."""
-        return self.commit.sequence > 0
-
 
 async def start(parts: Parts, resolved: Resolved, plugins: Plugins, *, fresh: bool) -> Start | None:
     """Open everything and restore the last commit; None if there is none, and a new task must `begin`."""
-    await asyncio.to_thread(parts.store.open, fresh=fresh)
-    found = await asyncio.to_thread(latest, parts.store)
+    await in_thread(None, parts.store.open, fresh=fresh)
+    found = await in_thread(None, latest, parts.store)
     if found is None:
         return None
     snapshot, commit = found
-    await asyncio.to_thread(_remove_damaged, parts.store, snapshot.commit.sequence)
     _check_config(snapshot.manifest.config, resolved.fold)
     _check_versions(snapshot.manifest.plugins, resolved.versions)
     if not parts.answers.durable:
         commit = snapshot.commit
-    if commit.sequence > snapshot.commit.sequence and not parts.source.replayable:
+    if not parts.source.replayable and max(commit.sequence, *parts.store.snapshots()) > snapshot.commit.sequence:
         raise StateDamagedError(
-            f"the newest whole snapshot is of record {snapshot.commit.sequence}, the outputs reach {commit.sequence}, "
+            f"the newest whole snapshot is of record {snapshot.commit.sequence}, a later one is damaged or missing, "
             "and this source cannot be read again: restore the state from a backup or start over with --fresh"
         )
     await parts.answers.open(commit.answers)
     await parts.dead_letters.open(commit.dead_letters)
     await parts.source.open(snapshot.commit.source, snapshot.commit.sequence)
+    await in_thread(None, _remove_damaged, parts.store, snapshot.commit.sequence)
     behind = commit.sequence > snapshot.commit.sequence
     pieces = parts.answers.read_back(snapshot.commit.answers, commit.answers) if behind else None
     task = Task.from_state(
@@ -128,13 +123,18 @@ async def start(parts: Parts, resolved: Resolved, plugins: Plugins, *, fresh: bo
     return Start(task, commit, snapshot.commit.sequence, Replay(pieces, commit.sequence))
 
 
-async def begin(parts: Parts, resolved: Resolved, *, fresh: bool) -> Start:
-    """A new task: a head fitted to the support set, empty outputs, the source at its start."""
-    await parts.answers.open(None, fresh=fresh)
-    await parts.dead_letters.open(None, fresh=fresh)
+async def fit(parts: Parts, resolved: Resolved) -> Head:
+    """A new head, fitted to the support set."""
     features, labels = await read_support(resolved["support"].create(), parts.encoder)
     head = Head(resolved["density"], resolved["policy"])
-    await asyncio.to_thread(head.calibrate, features, labels)
+    await in_thread(None, head.calibrate, features, labels)
+    return head
+
+
+async def begin(parts: Parts, resolved: Resolved, head: Head, *, fresh: bool) -> Start:
+    """A new task: a fitted head, empty outputs, the source at its start."""
+    await parts.answers.open(None, fresh=fresh)
+    await parts.dead_letters.open(None, fresh=fresh)
     task = Task(
         head,
         duplicate_window=resolved.config.run.duplicate_window,
@@ -153,8 +153,10 @@ async def begin(parts: Parts, resolved: Resolved, *, fresh: bool) -> Start:
 
 def latest(store: StateStore) -> tuple[Snapshot, Commit] | None:
     """The newest whole snapshot and the last commit: a snapshot's own, where it is the newer one."""
+    snapshot = next(whole_snapshots(store), None)
+    # The commit after the snapshot: while another process runs, it is then never the older one by mistake.
     commit = store.load_commit()
-    for snapshot in whole_snapshots(store):
+    if snapshot is not None:
         if commit is None or commit.sequence < snapshot.commit.sequence:
             log.warning("no newer commit is left: going back to the snapshot's", sequence=snapshot.commit.sequence)
             commit = snapshot.commit

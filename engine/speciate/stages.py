@@ -65,6 +65,8 @@ class Source(Protocol):
 
     replayable: bool
     """True if `open` can go back to any earlier position; False for a pipe."""
+    waited: float
+    """Seconds spent waiting for input that was not there yet: what tells an idle source from a busy one."""
 
     async def open(self, position: Position | None, sequence: int) -> None:
         """Get ready to yield record number `sequence`, which follows `position` (None: the first)."""

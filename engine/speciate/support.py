@@ -9,6 +9,7 @@ from speciate.admission import features_of
 from speciate.encoding import encode_records
 from speciate.errors import EventError, SupportError
 from speciate.stages import Encoder, Record, Source
+from speciate.threads import in_thread
 from speciate_schemas import FeatureEvent, ImageEvent
 
 READ_EVENTS = 256
@@ -21,7 +22,7 @@ async def read_support(source: Source, encoder: Encoder | None) -> tuple[npt.NDA
     await source.open(None, 0)
     try:
         while records := await source.read(READ_EVENTS):
-            for record in encode_records(records, encoder):
+            for record in await in_thread(None, encode_records, records, encoder):
                 vector, label = _labelled(record)
                 if vectors and vector.shape != vectors[0].shape:
                     raise SupportError(f"{record.origin} has {vector.shape} features, those before {vectors[0].shape}")

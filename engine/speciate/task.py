@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, Self
 
+import msgspec
+
 from speciate.admission import Admission
 from speciate.errors import EventError, SpeciateError, StateMismatchError, TooLargeError
 from speciate.head import Decision, Head
@@ -29,6 +31,8 @@ from speciate_schemas import (
     TaskState,
     encode,
 )
+
+MESSAGE_CHARACTERS = 500
 
 
 class Outcome(NamedTuple):
@@ -100,11 +104,12 @@ class Task:
         """Learn from inputs answered before, with those very answers; decide and emit nothing."""
         batch, refusals = self._admission.admit(records)
         for record, answer, vector, refusal in zip(records, answers, batch, refusals, strict=True):
-            if isinstance(answer, Rejection):
+            if isinstance(answer, Rejection) and _answers(answer, record, object):
                 if answer.stage == "head":
                     self._remember(record)
             elif isinstance(answer, ControlApplied) and _answers(answer, record, type(answer.control)):
                 self._reapply(answer.control)
+                self._remember(record)
             elif isinstance(answer, Assignment) and refusal is None and _answers(answer, record, Observation):
                 self.head.learn(vector, answer.category, birth=answer.birth)
                 self._remember(record)
@@ -151,9 +156,11 @@ class Task:
         control, version = record.event, self.head.version
         assert isinstance(control, Control)  # noqa: S101  # fold() groups by it
         try:
+            self._recent.check(control.stream, control.id)
             self._apply(control)
         except EventError as error:
             return self._reject(record, error, "control")
+        self._remember(record)
         return Outcome(
             ControlApplied(
                 id=control.id, stream=control.stream, sequence=record.sequence, control=control, head_version=version
@@ -183,13 +190,18 @@ class Task:
             "sequence": record.sequence,
             "stage": stage,
             "error": type(error).__name__,
-            "message": str(error),
+            "message": _bounded(str(error)),
         }
         original = record.original if record.original is not None else encode(event)
         return Outcome(
             Rejection(**common, dead_letter=self._locate(record.sequence)),
             DeadLetter(**common, origin=record.origin, original=memoryview(original)),
         )
+
+    def skip_to(self, sequence: int) -> None:
+        """Go on at a later input: those between were dropped in front of the head."""
+        dropped = self.tally.dropped + sequence - self.sequence
+        self.sequence, self.tally = sequence, msgspec.structs.replace(self.tally, dropped=dropped)
 
     def _advance(self, records: Sequence[Record], answers: Sequence[Answer]) -> None:
         if not records:
@@ -231,13 +243,20 @@ def _assignment(record: Record, decision: Decision, version: int) -> Assignment:
     )
 
 
+def _bounded(message: str) -> str:
+    """A message that quotes a hostile input must not be as large as the input; the dead letter has all of it."""
+    return message if len(message) <= MESSAGE_CHARACTERS else f"{message[:MESSAGE_CHARACTERS]}…"
+
+
 def _is_control(record: Record) -> bool:
     return isinstance(record.event, Control) and record.error is None
 
 
 def _answers(answer: Answer, record: Record, kind: Any) -> bool:
-    """Whether the record can be what was answered: of that kind, with that id."""
-    return isinstance(record.event, kind) and record.event.id == answer.id
+    """Whether the record can be what was answered: of that kind, with that id of that stream."""
+    event = record.event
+    named = (None, None) if event is None else (event.id, event.stream)
+    return isinstance(event, kind) and named == (answer.id, answer.stream)
 
 
 def _stage(record: Record, refusal: EventError | None) -> str:

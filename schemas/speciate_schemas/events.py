@@ -113,7 +113,7 @@ class Rejection(Wire, frozen=True, tag="rejection.v1", gc=False):
     id: Annotated[Identifier | None, msgspec.Meta(description="Null if the input was too damaged to have one.")]
     stream: Annotated[Stream | None, msgspec.Meta(description="Null if the input was too damaged to have one.")]
     sequence: Sequence
-    stage: Annotated[str, msgspec.Meta(description="Where it failed: source, encoder, admission or control.")]
+    stage: Annotated[str, msgspec.Meta(description="Where it failed: source, encoder, admission, head or control.")]
     error: Annotated[str, msgspec.Meta(description="The error's class.")]
     message: Annotated[str, msgspec.Meta(description="What was wrong and what to do.")]
     dead_letter: Annotated[str, msgspec.Meta(description="Where the original bytes are kept.")]

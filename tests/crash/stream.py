@@ -74,7 +74,7 @@ def _around(rng: np.random.Generator, centres: np.ndarray) -> np.ndarray:
     return (centres + rng.normal(size=centres.shape)).astype(np.float32)
 
 
-def _payload(rng: np.random.Generator, number: int, centres: np.ndarray) -> bytes:
+def _payload(rng: np.random.Generator, number: int, centres: np.ndarray) -> bytes:  # noqa: PLR0911 - one a kind
     """Mostly observations; one in fifty is damaged, a duplicate, or a control event that may not apply."""
     name = f"event-{number}"
     vector = _around(rng, centres[rng.integers(CLASSES)][None])[0]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import DIMENSION, as_records, inputs, record
 
@@ -15,6 +15,7 @@ def holding(features):
     return record(0, FeatureEvent(id="x", features=features))
 
 
+@settings(deadline=None)
 @given(st.lists(inputs(), max_size=12))
 def test_each_record_is_judged_alone_and_admitted_rows_are_what_was_sent(drawn):
     admission, records = Admission(DIMENSION), as_records(drawn)

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speciate import cadence
@@ -64,6 +64,7 @@ def test_where_the_input_cannot_be_read_again_every_commit_has_its_snapshot(now)
     assert make(always_snapshot=True).snapshot_due(41, saving=True)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 15), st.floats(0.0, 0.4)), max_size=60))
 def test_no_more_than_a_batch_beyond_the_limits_is_ever_uncommitted(steps):
     now, sequence = [0.0], 0

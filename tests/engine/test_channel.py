@@ -65,6 +65,7 @@ async def flow(
 bounds = st.tuples(st.integers(1, 5), st.integers(1, 20))
 
 
+@settings(deadline=None)
 @given(sizes, cuts, bounds, st.tuples(st.integers(1, 8), st.sampled_from([0.0, 0.5])), policies)
 def test_order_is_kept_bounds_hold_and_what_is_dropped_is_counted(nbytes, places, limits, taking, overflow):
     records, (take, linger) = records_of(nbytes), taking
@@ -79,6 +80,7 @@ def test_order_is_kept_bounds_hold_and_what_is_dropped_is_counted(nbytes, places
         assert link.dropped == 0
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(1, 6))
 def test_dropping_the_newest_keeps_what_came_first(nbytes, max_events):
     async def main() -> list[Record]:
@@ -90,6 +92,7 @@ def test_dropping_the_newest_keeps_what_came_first(nbytes, max_events):
     assert numbers(leaping(main())) == list(range(min(max_events, len(nbytes))))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(1, 6), st.integers(1, 20))
 def test_dropping_the_oldest_keeps_the_longest_end_that_fits(nbytes, max_events, max_bytes):
     async def main() -> list[Record]:
@@ -135,7 +138,7 @@ def test_a_record_larger_than_the_channel_passes_alone():
     assert [numbers(batch) for batch in taken] == [[0], [1], [2]]
 
 
-@settings(max_examples=50)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.floats(0.01, 2.0), min_size=1, max_size=12), st.floats(0.1, 3.0), st.integers(1, 6))
 def test_nothing_waits_for_company_longer_than_the_linger_time(gaps, linger, take):
     """Each record is stamped when it is put; it must be taken at most `linger` later, in a batch or alone."""
@@ -228,6 +231,7 @@ def test_close_wakes_who_waits_and_leaves_what_is_there():
     leaping(main())
 
 
+@settings(deadline=None)
 @given(st.integers(0, 3), st.floats(0.0, 3.0))
 def test_a_get_that_is_cancelled_loses_nothing(there, moment):
     async def main() -> None:

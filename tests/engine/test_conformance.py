@@ -96,6 +96,7 @@ class Uncut(JsonLinesSink):
         before = path.read_bytes() if path.exists() else b""
         super().open_now(position, fresh=fresh)
         path.write_bytes(before)
+        self._length = len(before)
 
 
 class Lossy(JsonLinesSink):

@@ -4,7 +4,7 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import clock, feature, leaping, record, split
 
@@ -45,12 +45,14 @@ counts = st.integers(1, 40)
 cuts = st.lists(st.integers(1, 40), max_size=6)
 
 
+@settings(deadline=None)
 @given(counts, cuts, st.sampled_from([0.5, 3.0, 100.0]) | st.integers(1, 50))
 def test_at_a_rate_each_record_comes_when_it_is_due_however_they_are_read(count, places, rate):
     released = replay(Pacer(rate), split(timed([None] * count), places))
     assert released == pytest.approx([n / rate for n in range(count)])
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1e4), min_size=1, max_size=20), cuts)
 def test_in_original_time_the_gaps_are_those_of_the_recording(times, places):
     times = [1.7e9 + time for time in sorted(times)]
@@ -58,12 +60,14 @@ def test_in_original_time_the_gaps_are_those_of_the_recording(times, places):
     assert released == pytest.approx([time - times[0] for time in times], abs=1e-5)
 
 
+@settings(deadline=None)
 @given(counts, cuts, st.lists(st.none() | st.floats(0, 1e9), min_size=40, max_size=40))
 def test_as_fast_as_possible_takes_no_time(count, places, times):
     batches = split(timed(times[:count]), places)
     assert replay(Pacer("max"), batches) == [0.0] * count
 
 
+@settings(deadline=None)
 @given(counts, cuts, st.integers(0, 40))
 def test_what_was_answered_before_is_not_paced_and_the_rest_begins_anew(count, places, before):
     batches = split(timed([10.0 * n for n in range(count)]), places)

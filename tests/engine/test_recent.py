@@ -1,7 +1,7 @@
 """The newest accepted ids."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speciate.errors import DuplicateError
@@ -25,6 +25,7 @@ def remembered(recent: RecentIds) -> list[tuple[str, str, int]]:
     return list(zip(state.streams, state.ids, state.sequences.numpy().tolist(), strict=True))
 
 
+@settings(deadline=None)
 @given(keys, st.integers(1, 8), st.integers(0, 40))
 def test_an_id_is_a_duplicate_while_it_is_among_the_newest_accepted(sequence_of_keys, window, restart):
     recent, accepted = RecentIds(window), []

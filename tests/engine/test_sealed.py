@@ -12,11 +12,13 @@ from strategies import STRATEGIES
 commits, heads, tallies = STRATEGIES[Commit], STRATEGIES[HeadState], STRATEGIES[Tally]
 
 
+@settings(deadline=None)
 @given(commits, heads)
 def test_records_come_back_in_order(commit, head):
     assert unseal(seal(commit, head), Commit, HeadState) == [commit, head]
 
 
+@settings(deadline=None)
 @given(tallies, tallies)
 def test_equal_records_have_equal_bytes(one, other):
     assert (seal(one) == seal(other)) == (one == other)
@@ -41,6 +43,7 @@ def test_damage_anywhere_is_noticed(commit, data):
         unseal(bytes(sealed), Commit, Tally)
 
 
+@settings(deadline=None)
 @given(commits)
 def test_records_of_another_kind_number_or_order_are_refused(commit):
     with pytest.raises(StateDamagedError, match="does not hold what this version writes"):

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speciate.timing import LatencyHistogram, StageTimes
@@ -13,6 +13,7 @@ latencies = st.lists(st.floats(1e-6, 80_000.0), min_size=1, max_size=60)
 fractions = st.floats(0.01, 1.0)
 
 
+@settings(deadline=None)
 @given(latencies, fractions)
 def test_a_quantile_is_right_to_within_a_bucket(values, fraction):
     histogram = LatencyHistogram()
@@ -21,6 +22,7 @@ def test_a_quantile_is_right_to_within_a_bucket(values, fraction):
     assert exact * (1 - 1e-9) <= histogram.quantile(fraction) <= exact * 1.0401
 
 
+@settings(deadline=None)
 @given(latencies, latencies, fractions)
 def test_counting_in_portions_is_counting_at_once(first, second, fraction):
     portions, whole = LatencyHistogram(), LatencyHistogram()
@@ -31,6 +33,7 @@ def test_counting_in_portions_is_counting_at_once(first, second, fraction):
     assert portions.quantile(fraction) == whole.quantile(fraction)
 
 
+@settings(deadline=None)
 @given(latencies)
 def test_quantiles_rise_and_never_exceed_the_longest(values):
     histogram = LatencyHistogram()

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import io
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -272,3 +273,17 @@ def with_trouble(count: int, seed: int = 0) -> list[Event | bytes]:
     events[37] = ForgetCategory(id="f", category=99)
     events[41] = FeatureEvent(id="far", features=[1e200, 0.0, 0.0])
     return events
+
+
+def write_images(folder: Path, count: int) -> None:
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for number in range(count):
+        shade = (40, 200)[number % 2]
+        pixels = np.clip(shade + rng.normal(scale=9, size=(6, 6)), 0, 255).astype(np.uint8)
+        label = folder / ("dark", "light")[number % 2]
+        label.mkdir(parents=True, exist_ok=True)
+        buffer = io.BytesIO()
+        Image.fromarray(pixels).save(buffer, "PNG")
+        (label / f"{number:03d}.png").write_bytes(buffer.getvalue())

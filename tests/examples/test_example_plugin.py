@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import NOT_COPIED, REPOSITORY, FreshEnvironment
+from fresh import NOT_COPIED, REPOSITORY, FreshEnvironment
 
 pytestmark = [pytest.mark.fresh, pytest.mark.timeout(900)]
 

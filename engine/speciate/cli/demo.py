@@ -1,6 +1,8 @@
 """`speciate demo`: the whole engine on a small real stream, from support set to accuracy."""
 
 import asyncio
+import json
+import shlex
 import shutil
 from importlib.resources import files
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from speciate.cli.options import json_option
-from speciate.cli.output import print_json, print_table
+from speciate.cli.output import print_json
 
 if TYPE_CHECKING:
     from speciate.config import Chosen, Resolved
@@ -33,9 +35,13 @@ def command(*, directory: Path, as_json: bool) -> None:
     """
     from speciate.cli.running import run_watched
     from speciate.config import load, resolve
+    from speciate.errors import OutputError
     from speciate.plugins import installed
 
-    config = _unpack(directory)
+    try:
+        config = _unpack(directory)
+    except OSError as error:
+        raise OutputError(f"cannot prepare {directory}: {error.strerror}") from error
     resolved = resolve(load(config), installed())
     known = sorted(set(asyncio.run(_truth(resolved["support"]))))
     if not as_json:
@@ -45,8 +51,10 @@ def command(*, directory: Path, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    print_table(("", ""), [[name, text] for name, text in _lines(found)])
-    click.echo(f"Try: speciate inspect {config}, or edit it and: speciate run {config} --fresh")
+    for name, text in _lines(found):
+        click.echo(f"{name:<18}{text}")
+    shown = shlex.quote(str(config))
+    click.echo(f"Try: speciate inspect {shown}, or edit it and: speciate run {shown} --fresh")
 
 
 def _unpack(directory: Path) -> Path:
@@ -56,7 +64,9 @@ def _unpack(directory: Path) -> Path:
     with (data / "digits.npz").open("rb") as packed, (directory / "digits.npz").open("wb") as unpacked:
         shutil.copyfileobj(packed, unpacked)
     config = directory / "demo.toml"
-    config.write_text((data / "demo.toml").read_text("utf-8").replace("@directory@", directory.as_posix()), "utf-8")
+    # Absolute, so that the configuration works from anywhere; JSON's escapes are TOML's.
+    place = json.dumps(directory.absolute().as_posix(), ensure_ascii=False)[1:-1]
+    config.write_text((data / "demo.toml").read_text("utf-8").replace("@directory@", place), "utf-8")
     return config
 
 
@@ -77,7 +87,7 @@ def _evaluate(resolved: "Resolved", report: "Report", known: list[str]) -> dict[
 
     lines = Path(report.answers).read_bytes().splitlines()
     found = [decode(line, Answer, "json").category for line in lines]
-    truth = asyncio.run(_truth(resolved["source"]))
+    truth = asyncio.run(_truth(resolved["source"]))[: len(found)]  # a demo that was stopped has answered fewer
     accuracy = strict_accuracy(found, truth, known)
     return {
         "categories": report.status.categories,

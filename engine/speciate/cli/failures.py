@@ -12,7 +12,8 @@ EXIT_CODES = {
     2: "yours to mend: command line, configuration, plugin or support set",
     3: "the state on disk is damaged, in use, or made by another configuration",
     4: "the machine or a service refused: what is committed is safe, run again",
-    130: "interrupted from the keyboard",
+    130: "left at once: Ctrl-C during a command, or a second one during a run",
+    143: "left at once: a second SIGTERM during a run",
 }
 """Every exit code and what it means, for `--help` and the documentation."""
 

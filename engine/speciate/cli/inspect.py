@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from speciate.cli.options import json_option
+from speciate.cli.options import config_argument, json_option, overrides_option
 from speciate.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -15,17 +15,18 @@ SHOWN = 50
 
 
 @click.command(name="inspect")
-@click.argument("config", metavar="CONFIG", type=click.Path(path_type=Path))
+@config_argument
+@overrides_option
 @click.option("--all", "everything", is_flag=True, help=f"List every category, not only the {SHOWN} largest.")
 @json_option
-def command(*, config: Path, everything: bool, as_json: bool) -> None:
+def command(*, config: Path, overrides: tuple[str, ...], everything: bool, as_json: bool) -> None:
     """Show the state of a pipeline.
 
     CONFIG is the TOML file of the pipeline, which may be running: only its commit and its newest whole snapshot are
     read. Shown are the categories with their labels and counts, the size of the state, what was estimated from the
     support set, and how far the outputs have come since the snapshot.
     """
-    found = _look(config)
+    found = _look(config, overrides)
     if as_json:
         print_json(found)
         return
@@ -48,12 +49,14 @@ def _text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _look(path: Path) -> dict[str, Any]:
+def _look(path: Path, overrides: tuple[str, ...]) -> dict[str, Any]:
     from speciate.config import load, resolve
+    from speciate.logs import configure
     from speciate.plugins import installed
     from speciate.restore import latest
 
-    store: StateStore = resolve(load(path), installed())["store"].create()
+    configure()
+    store: StateStore = resolve(load(path, overrides), installed())["store"].create()
     found = latest(store)
     if found is None:
         from speciate.errors import StateMismatchError

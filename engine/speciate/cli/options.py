@@ -12,7 +12,7 @@ overrides_option = click.option(
     "overrides",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Override one key of the configuration, such as run.batch_events=64 or sink.plugin=stdout. The value is "
+    help="Override one key of the configuration, such as run.batch_events=64 or policy.alpha=0.1. The value is "
     "TOML; what is not is taken as text. May be given more than once.",
 )
 

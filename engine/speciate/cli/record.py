@@ -62,10 +62,13 @@ def _source(inputs: tuple[str, ...], plugin: str | None, config: Path | None, op
 
     if config is not None:
         if inputs or plugin:
-            raise ConfigError("give either --config or INPUTs, not both")
+            raise ConfigError("give either --config, or INPUTs and --plugin, not both")
         return resolve(load(config, [f"source.{option}" for option in options]), installed())["source"]
-    section: dict[str, Any] = {"plugin": plugin or _plugin_for(inputs)}
+    name = plugin or _plugin_for(inputs)
+    section: dict[str, Any] = {"plugin": name}
     if inputs:
+        if "paths" not in installed().provider("source", name).options.__struct_fields__:
+            raise ConfigError(f"source {name!r} takes no INPUT: leave out {', '.join(inputs)}")
         section["paths"] = list(inputs)
     apply_overrides(section, options)
     return choose(installed(), "source", section, "source")
@@ -94,7 +97,9 @@ async def _record(chosen: "Chosen", output: Path) -> "Recorded":
 
     source = chosen.create()
     columns = (SpinnerColumn(), TextColumn("{task.description}"))
-    with stopping_on_signals(source.stop), Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with stopping_on_signals(source.stop), bar as progress:
         task = progress.add_task("recording", total=None)
 
         def show(done: Recorded) -> None:

@@ -1,5 +1,6 @@
 """`speciate run`: a configuration from where it was left to the end of its source."""
 
+import contextlib
 from pathlib import Path
 
 import click
@@ -33,9 +34,23 @@ def command(
     from speciate.config import load, resolve
     from speciate.plugins import installed
 
-    short = [*(["source.follow=true"] if follow else []), *([f"run.pace={pace}"] if pace else [])]
+    short = [*(["source.follow=true"] if follow else []), *([] if pace is None else [f"run.pace={_pace(pace)}"])]
     report = run_watched(resolve(load(config, [*overrides, *short]), installed()), fresh=fresh)
     if as_json:
         click.echo(msgspec.json.encode(report.as_json()))
     else:
         print_report(report)
+
+
+def _pace(text: str) -> str:
+    """The pace as TOML or a word."""
+    import math
+
+    from speciate.errors import ConfigError
+
+    if text in ("max", "original"):
+        return text
+    with contextlib.suppress(ValueError):
+        if math.isfinite(rate := float(text)) and rate > 0:
+            return repr(rate)
+    raise ConfigError(f"--pace {text}: must be max, original, or a number of events per second above 0")

@@ -15,7 +15,6 @@ from speciate.report import Report
 
 def run_watched(resolved: Resolved, *, fresh: bool) -> Report:
     """Run to the end of the source, or until a signal."""
-    configure()
     return asyncio.run(_run(resolved, fresh=fresh))
 
 
@@ -23,6 +22,7 @@ async def _run(resolved: Resolved, *, fresh: bool) -> Report:
     pipeline = Pipeline(resolved, fresh=fresh)
     with stopping_on_signals(pipeline.stop):
         async with watching(pipeline):
+            configure()  # here, so that a bar puts the lines above itself
             return await pipeline.run()
 
 

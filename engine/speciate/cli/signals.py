@@ -6,12 +6,14 @@ Leaving at once loses nothing either: whatever is not committed is read and deci
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SHOW_CURSOR = "\x1b[?25h\n"
 
 
 @contextmanager
@@ -22,9 +24,12 @@ def stopping_on_signals(stop: Callable[[], None]) -> Iterator[None]:
 
     def on_signal(number: int) -> None:
         if seen:
+            if sys.stderr.isatty():
+                os.write(sys.stderr.fileno(), SHOW_CURSOR.encode())  # the bar hides it and has no time to bring it back
             os._exit(128 + number)
         seen.append(number)
-        click.echo("speciate: finishing what was read; once more to leave at once", err=True)
+        # To `sys.stderr` as it is now: a bar puts what is written there above itself.
+        click.echo("speciate: finishing what was read; once more to leave at once", file=sys.stderr)
         stop()
 
     for number in SIGNALS:

@@ -130,9 +130,11 @@ def _between(means: Matrix, counts: npt.NDArray[np.int64], within: float) -> flo
 
 
 def _square_distances(means: Matrix, event: Vector) -> Vector:
-    difference = means - event
-    squares: Vector = np.einsum("kd,kd->k", difference, difference)
-    return squares
+    # What lies too far out is infinitely far; the head refuses it.
+    with np.errstate(over="ignore"):
+        # Summed row by row in one fixed order; einsum's depends on how many rows there are once they are long.
+        distances: Vector = np.square(means - event).sum(axis=1)
+    return distances
 
 
 def _log_density(distances: Vector, variances: Vector | np.float64, dimension: int) -> Vector:

@@ -14,6 +14,9 @@ from speciate.hooks import Provider, hookimpl
 from speciate.stages import Encoder
 from speciate_schemas import ImageEvent, Strict
 
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
+"""What is decoded. Pillow knows more, and for some of them starts other programs on the bytes."""
+
 PILLOW_PIXELS = 178_956_970
 """Pillow refuses larger images whatever we allow."""
 
@@ -56,7 +59,7 @@ class ThumbnailEncoder:
 
         if not data.nbytes:
             raise EncodeError("the image has no bytes")
-        with Image.open(BytesIO(data)) as image:
+        with Image.open(BytesIO(data), formats=FORMATS) as image:
             if image.width * image.height > self._max_pixels:
                 raise EncodeError(
                     f"the image has {image.width} x {image.height} pixels, more than max_pixels = {self._max_pixels}; "

@@ -21,7 +21,7 @@ class DirichletOptions(Strict, frozen=True):
 
     alpha: Annotated[
         float,
-        msgspec.Meta(gt=0, description="Concentration: how readily a new category is born."),
+        msgspec.Meta(gt=0, le=1e300, description="Concentration: how readily a new category is born."),
     ] = 1e-9
 
 

@@ -38,7 +38,8 @@ class AppendingSink(BlockingSink):
         self._descriptor: int | None = None
         self._buffer = bytearray()
         self._length = 0
-        self._created = False
+        # Whether the file's name is known to survive a crash.
+        self._named = False
 
     def open_now(self, position: Position | None, *, fresh: bool) -> None:
         """See `BlockingSink`."""
@@ -48,7 +49,7 @@ class AppendingSink(BlockingSink):
             raise too_short(str(self._path), size, wanted, "bytes")
         if position is None and size and not fresh:
             raise unexpected(str(self._path))
-        self._created = not self._path.exists()
+        self._named = False
         make_directory(self._path.parent)
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         if size > wanted:
@@ -68,11 +69,12 @@ class AppendingSink(BlockingSink):
         self._drain()
         try:
             os.fsync(self._opened)
-            if self._created:
+            if not self._named:
                 fsync_directory(self._path.parent)
+            self._check_alone()
         except OSError as error:
             raise output_error(self._path, error) from error
-        self._created = False
+        self._named = True
         return (self._length,)
 
     def read_back_now(self, start: Position, end: Position) -> Iterator[Sequence[Answer]]:
@@ -118,6 +120,15 @@ class AppendingSink(BlockingSink):
                 self._length += written
         except OSError as error:
             raise output_error(self._path, error) from error
+
+    def _check_alone(self) -> None:
+        """Nobody else may write here: a commit that counts on a wrong length would cut whole answers in two."""
+        ours, named = os.fstat(self._opened), self._path.stat()
+        if ours.st_size != self._length or (ours.st_dev, ours.st_ino) != (named.st_dev, named.st_ino):
+            raise StateMismatchError(
+                f"{self._path} was written to, cut or replaced by someone else while it was open; "
+                "give every pipeline files of its own and start over with --fresh"
+            )
 
     def _answer(self, piece: Piece) -> Answer:
         try:

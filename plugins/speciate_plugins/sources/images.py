@@ -1,6 +1,7 @@
 """Source `images`: folders of image files, a file an event, its bytes exactly as they are."""
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from glob import has_magic
 from itertools import takewhile
@@ -135,7 +136,10 @@ class ImagesSource(BlockingSource):
 
 def _read(path: Path) -> bytes:
     try:
-        size = path.stat().st_size
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise DecodeError(f"{text_of(path)} is no regular file")
+        size = found.st_size
         if size > FILE_BYTES:
             raise TooLargeError(f"{text_of(path)} has {size} bytes, more than the {FILE_BYTES} allowed")
         return path.read_bytes()

@@ -14,7 +14,7 @@ from speciate.stages import Source
 from speciate_plugins.sources.files import Paths, text_of
 from speciate_plugins.sources.names import check_names
 from speciate_plugins.sources.rows import Row, Rows, RowSource
-from speciate_schemas import Array, FeatureEvent, Strict
+from speciate_schemas import Array, FeatureEvent, Strict, encode
 
 BATCH_ROWS = 1024
 BUFFER_BYTES = 1 << 20
@@ -89,23 +89,31 @@ class ParquetSource(RowSource):
         except (pa.ArrowException, OSError) as error:
             raise SourceError(f"{text_of(path)} cannot be read behind row {number}: {error}") from error
 
+    def _stream(self, path: Path) -> str:
+        return text_of(path.stem) if self._options.stream is None else self._options.stream
+
     def _row(self, path: Path, number: int, cells: dict[str, Any]) -> Row:
         original = _bytes_of(cells["features"])
         try:
             values = {field: cell.as_py() for field, cell in cells.items() if field != "features"}
             names = check_names(
                 id=_text(values["ids"]) if "ids" in values else f"{text_of(path.name)}:{number}",
-                stream=_text(values.get("streams")) or self._options.stream or text_of(path.stem),
+                stream=_text(values.get("streams")) or self._stream(path),
                 time=_seconds(values.get("times")),
                 label=_text(values.get("labels")),
             )
             features = Array.of(_vector(cells["features"]))
         except EventError as error:
-            return Row(number, error, original or b"")
+            return Row(number, error, original or _as_json(cells))
         except ValueError as error:
-            return Row(number, DecodeError(str(error)), original or b"")
+            return Row(number, DecodeError(str(error)), original or _as_json(cells))
         event = FeatureEvent(id=names.id, features=features, stream=names.stream, time=names.time, label=names.label)
         return Row(number, event, original)
+
+
+def _as_json(cells: dict[str, Any]) -> bytes:
+    """What a dead letter keeps of a row that has no bytes of its own."""
+    return encode({field: cell.as_py() for field, cell in cells.items()}, "json")
 
 
 def _check_features(path: str, field: Any) -> None:

@@ -5,11 +5,14 @@ import msgspec
 from speciate.errors import DecodeError, EventError
 from speciate.stages import Record
 from speciate_plugins.splitting import FrameSplitter, LineSplitter, Splitter
-from speciate_schemas import Event
+from speciate_schemas import Event, FeatureEvent
 from speciate_schemas.codec import Format, decoder
 
 SPLITTERS: dict[Format, type[Splitter]] = {"json": LineSplitter, "msgpack": FrameSplitter}
 """JSON comes in lines, MessagePack in the frames of an event log."""
+
+NUMBER_BYTES = 32
+"""A Python float and its place in a list."""
 
 CHUNK_BYTES = 1 << 20
 """Read at once."""
@@ -46,7 +49,7 @@ class RecordReader:
                 sequence=self.sequence,
                 position=(self._index, self._path, end),
                 origin=f"{self._name}@{start}",
-                nbytes=len(payload),
+                nbytes=_size(event, payload),
                 event=event,
                 original=payload,
                 error=error,
@@ -61,3 +64,10 @@ class RecordReader:
             return self._decoder(payload), None
         except msgspec.DecodeError as error:
             return None, DecodeError(str(error))
+
+
+def _size(event: Event | None, payload: memoryview) -> int:
+    """What the record takes in memory: a list of numbers is many times larger than the text it came in."""
+    if isinstance(event, FeatureEvent) and isinstance(event.features, list):
+        return len(payload) + NUMBER_BYTES * len(event.features)
+    return len(payload)

@@ -2,6 +2,7 @@
 
 import os
 import select
+import time
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -45,24 +46,44 @@ class StdinSource(BlockingSource):
         self._reader = RecordReader(self._form, name="stdin", index=0, path="stdin", offset=0, sequence=sequence)
 
     def read_now(self, max_events: int) -> Sequence[Record] | None:
-        """See `BlockingSource`."""
+        """See `BlockingSource`. Reads on while more is there, so that no piece of a large event is waited for."""
         if self._reader is None:
             return None
-        records = self._reader.take(max_events)
-        if records or self._ended:
-            return records or None
-        if select.select([STDIN], [], [], WAIT_SECONDS)[0]:
-            chunk = os.read(STDIN, CHUNK_BYTES)
-            if chunk:
-                self._reader.feed(chunk)
-            else:
-                self._ended = True
-                self._reader.finish()
+        wait = WAIT_SECONDS
+        while not (records := self._reader.take(max_events)):
+            if self._ended:
+                return None
+            if not self._readable(wait):
+                return ()
+            wait = 0.0
+            self._feed(self._reader, os.read(STDIN, CHUNK_BYTES))
+        return records
+
+    def rest_now(self, max_events: int) -> Sequence[Record]:
+        """See `BlockingSource`. A last line that was cut by the stop is handed over too, and will be rejected."""
+        if self._reader is None:
+            return ()
+        if not self._ended:
+            self._feed(self._reader, b"")
         return self._reader.take(max_events)
+
+    def _readable(self, wait: float) -> bool:
+        start = time.perf_counter()
+        ready = select.select([STDIN], [], [], wait)[0]
+        self.waited += time.perf_counter() - start
+        return bool(ready)
+
+    def _feed(self, reader: RecordReader, chunk: bytes) -> None:
+        if chunk:
+            reader.feed(chunk)
+        else:
+            self._ended = True
+            reader.finish()
 
     def progress(self) -> Progress:
         """See `BlockingSource`."""
-        return Progress(self._reader.offset if self._reader else 0, None, "bytes")
+        reader = self._reader
+        return Progress(reader.offset if reader else 0, None, "bytes")
 
     def close_now(self) -> None:
         """See `BlockingSource`."""

@@ -38,6 +38,7 @@ class StreamSource(BlockingSource):
         self._reader: RecordReader | None = None
         self._bytes_before = 0
         self._bytes_total = 0
+        self._ended = False
 
     def open_now(self, position: Position | None, sequence: int) -> None:
         """See `BlockingSource`."""
@@ -54,7 +55,8 @@ class StreamSource(BlockingSource):
             records = self._reader.take(max_events)
             if records:
                 return records
-            chunk = self._file.read(CHUNK_BYTES)
+            # Once the end was met nothing more is read: what grows later belongs to the next run.
+            chunk = b"" if self._ended else self._file.read(CHUNK_BYTES)
             if chunk:
                 self._reader.feed(chunk)
             elif self._following:
@@ -68,14 +70,23 @@ class StreamSource(BlockingSource):
 
     def progress(self) -> Progress:
         """See `BlockingSource`."""
-        done = self._bytes_before + (self._reader.offset if self._reader else 0)
-        return Progress(done, None if self._options.follow else self._bytes_total, "bytes")
+        reader, done = self._reader, self._bytes_before
+        return Progress(done + (reader.offset if reader else 0), self._total(), "bytes")
 
     def close_now(self) -> None:
         """See `BlockingSource`."""
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _total(self) -> int | None:
+        """Bytes there are by now; a followed file grows."""
+        if not self._following:
+            return self._bytes_total
+        try:
+            return self._bytes_before + self._files[self._index].stat().st_size
+        except OSError:
+            return None
 
     @property
     def _following(self) -> bool:
@@ -84,17 +95,28 @@ class StreamSource(BlockingSource):
     def _enter(self, offset: int, sequence: int) -> None:
         """Open the file at the present index and go to the offset."""
         path = self._files[self._index]
+        self._ended = False
         self._file = FileIO(path)
         size = os.fstat(self._file.fileno()).st_size
         if offset > size:
             raise cut_since(text_of(path), size, offset, "bytes")
+        offset = self._resume_line(self._file, offset)
         self._file.seek(offset)
         self._reader = RecordReader(
             self._form, name=text_of(path.name), index=self._index, path=text_of(path), offset=offset, sequence=sequence
         )
 
+    def _resume_line(self, file: FileIO, offset: int) -> int:
+        """Behind a last line that had no newline yet: the newline that came since ends it, and is no empty line."""
+        if self._form != "json" or not offset:
+            return offset
+        file.seek(offset - 1)
+        around = file.read(2)
+        return offset + 1 if around[:1] != b"\n" and around[1:] == b"\n" else offset
+
     def _finish(self, reader: RecordReader, max_events: int) -> list[Record]:
         """The file has ended: what is left of it, and when nothing is, on to the next one."""
+        self._ended = True
         reader.finish()
         records = reader.take(max_events)
         if not records:

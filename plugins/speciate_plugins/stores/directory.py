@@ -45,8 +45,8 @@ class DirectoryStore:
         with _told(self._path):
             make_directory(self._snapshots)
             self._take_lock()
-            for folder in (self._path, self._snapshots):
-                _remove(folder, [path for path in folder.iterdir() if path.name.endswith(TEMPORARY)])
+            _remove(self._path, [self._commit.with_name(self._commit.name + TEMPORARY)])
+            _remove(self._snapshots, list(self._snapshots.glob(f"*.snapshot{TEMPORARY}")))
             if fresh:
                 # Newest first and the commit last: cut off in between, what is left still fits together.
                 _remove(self._snapshots, [self._snapshot(sequence) for sequence in reversed(self.snapshots())])

@@ -67,11 +67,11 @@ def test_json_and_overrides(speciate, config):
     ("override", "says"),
     [
         ("source.depth=0", "[source] source 'file': Expected `int` >= 1 - at `depth`"),
-        ("source.dept=1", "Object contains unknown field `dept`"),
+        ("source.dept=1", "has no key 'dept'"),
         ("source.plugin=fiel", "unknown source 'fiel': did you mean 'file'?"),
         ("source.plugin=lacking", "source 'lacking' needs no_such_module: pip install 'speciate[lacking]'"),
         ("sink.plugin=broken", "cannot be imported"),
-        ("run.batch=1", "Object contains unknown field `batch` - at `run`"),
+        ("run.batch=1", "[run] has no key 'batch'"),
         ("nonsense", "must look like section.key=value"),
     ],
 )

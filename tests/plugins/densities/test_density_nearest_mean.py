@@ -12,13 +12,6 @@ from speciate.errors import StateMismatchError, SupportError
 from speciate.plugins import installed
 from speciate.stages import Density, DensityState
 
-LONG = pytest.param(
-    9001,
-    marks=pytest.mark.xfail(
-        strict=True, reason="np.einsum sums rows longer than NumPy's buffer of 8192 in an order that depends on K"
-    ),
-)
-
 
 def make() -> Density:
     provider = installed().provider("density", "nearest-mean")
@@ -58,7 +51,7 @@ class Oracle:
         return multivariate_normal.logpdf(event, self.centre, (self.within + self.between) * np.eye(len(event)))
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 3, 7, 8, 64, 65, 768, 8192, LONG])
+@pytest.mark.parametrize("dimension", [1, 2, 3, 7, 8, 64, 65, 768, 8192, 9001])
 def test_it_keeps_the_laws(dimension: int) -> None:
     features, classes = support(dimension, dimension)
     events = np.random.default_rng(0).normal(scale=4.0, size=(11, dimension))
@@ -125,6 +118,7 @@ def test_a_support_set_without_spread_is_refused(features: list) -> None:
         make().fit(np.array(features), classes)
 
 
+@settings(deadline=None)
 @given(npst.arrays(np.float64, 3, elements=st.sampled_from([1e160, -1e200, 1e308, -1e308, 0.0])))
 def test_what_lies_too_far_out_is_impossible_and_never_nan(event: np.ndarray) -> None:
     features, classes = support(0, 3)

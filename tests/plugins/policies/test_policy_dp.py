@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
@@ -34,6 +34,7 @@ def test_it_keeps_the_laws(alpha: float) -> None:
     check_policy(lambda: make(alpha))
 
 
+@settings(deadline=None)
 @given(cases, logs, alphas)
 def test_it_is_the_rule_written_out(case: list[tuple[float, int]], birth: float, alpha: float) -> None:
     choice = decide(make(alpha), case, birth)
@@ -51,6 +52,7 @@ def test_it_is_the_rule_written_out(case: list[tuple[float, int]], birth: float,
         assert choice == (BIRTH, choice.log_evidence, None, 1.0)
 
 
+@settings(deadline=None)
 @given(st.floats(-1e3, 1e3), st.integers(1, 1000), st.integers(2, 6), st.integers(0, 3))
 def test_the_first_of_equal_categories_wins(density: float, count: int, equals: int, worse: int) -> None:
     case = [(density - 50.0, count)] * worse + [(density, count)] * equals
@@ -59,6 +61,7 @@ def test_the_first_of_equal_categories_wins(density: float, count: int, equals: 
     assert choice.margin == 0.0
 
 
+@settings(deadline=None)
 @given(st.floats(-1e3, 1e3))
 def test_a_birth_must_be_strictly_ahead(density: float) -> None:
     """A category of one event, alpha one: both have the same factor, so equal densities are an exact tie."""

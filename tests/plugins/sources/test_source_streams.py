@@ -110,7 +110,10 @@ async def test_following_waits_for_growth(kind, tmp_path, events) -> None:
     one = source(kind, path, follow=True)
     await one.open(None, 0)
     assert len(await one.read(10)) == 1
-    assert one.progress().total is None
+    done, total, unit = one.progress()
+    assert (done, total, unit) == (len(first), len(first + second) - 1, "bytes"), (
+        "what is behind is known while it grows"
+    )
     waiting = asyncio.create_task(one.read(10))
     await asyncio.sleep(0.1)
     assert not waiting.done()

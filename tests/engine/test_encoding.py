@@ -1,0 +1,99 @@
+"""Encoding: each image gets its features or its error, whatever the others of its batch do."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import feature, record
+
+from speciate.encoding import encode_records
+from speciate.errors import DecodeError, EncodeError, FeatureError, PluginError
+from speciate_schemas import ForgetCategory, ImageEvent
+
+
+class Encoder:
+    """Fails in every way an encoder can: by an error for one image, or by raising for the batch it is in."""
+
+    dimension = 1
+
+    def __init__(self):
+        self.batches = []
+
+    def encode(self, images):
+        kinds = [bytes(image.image).decode() for image in images]
+        self.batches.append(kinds)
+        if "memory" in kinds:
+            raise MemoryError
+        for kind, error in {"raise": ZeroDivisionError("odd"), "ours": FeatureError("ours")}.items():
+            if kind in kinds:
+                raise error
+        if "lose" in kinds:
+            return []
+        return [EncodeError("told") if kind == "error" else np.array([len(kind)]) for kind in kinds]
+
+
+def image(sequence, kind, **more):
+    return record(sequence, ImageEvent(id=str(sequence), image=memoryview(kind.encode())), **more)
+
+
+ERRORS = {"raise": EncodeError, "ours": FeatureError, "error": EncodeError}
+kinds = st.sampled_from(["good", "fine", "raise", "ours", "error", "feature", "control", "damaged"])
+
+
+def made(sequence, kind):
+    if kind == "feature":
+        return record(sequence, feature(sequence))
+    if kind == "control":
+        return record(sequence, ForgetCategory(id="f", category=0))
+    if kind == "damaged":
+        return image(sequence, "raise", error=DecodeError("before"))
+    return image(sequence, kind)
+
+
+@settings(deadline=None)
+@given(st.lists(kinds, max_size=15))
+def test_the_image_at_fault_carries_its_error_and_no_other(drawn):
+    records = [made(place, kind) for place, kind in enumerate(drawn)]
+    encoded = encode_records(records, Encoder())
+    assert list(encoded) == records
+    for kind, one in zip(drawn, encoded, strict=True):
+        if kind in ERRORS:
+            assert type(one.error) is ERRORS[kind]
+            assert one.features is None
+        elif kind in {"good", "fine"}:
+            assert one.error is None
+            assert one.features.tolist() == [4]
+        else:
+            assert one.features is None
+            assert isinstance(one.error, DecodeError) == (kind == "damaged")
+
+
+def test_a_good_batch_is_encoded_at_once_and_a_batch_without_images_not_at_all():
+    encoder = Encoder()
+    encode_records([image(0, "a"), record(1), image(2, "b")], encoder)
+    encode_records([record(3)], encoder)
+    encode_records([], encoder)
+    assert encoder.batches == [["a", "b"]]
+
+
+def test_what_was_raised_is_in_the_error_and_in_the_log(caplog):
+    (one,) = encode_records([image(7, "raise")], Encoder())
+    assert str(one.error) == "ZeroDivisionError: odd"
+    (told,) = caplog.records
+    assert (told.id, told.error) == ("7", "ZeroDivisionError('odd')")
+
+
+def test_without_an_encoder_images_pass_as_they_are():
+    records = [image(0, "a")]
+    assert encode_records(records, None) is records
+    assert records[0].features is None
+
+
+def test_an_encoder_that_loses_images_is_at_fault_itself():
+    with pytest.raises(PluginError, match="answered 2 images with 0 results"):
+        encode_records([image(0, "lose"), image(1, "good")], Encoder())
+
+
+def test_a_machine_without_memory_is_no_fault_of_the_image():
+    with pytest.raises(MemoryError):
+        encode_records([image(0, "memory")], Encoder())

@@ -1,0 +1,80 @@
+"""Logging: a library that keeps quiet, a command line that tells."""
+
+import json
+import logging
+import subprocess
+import sys
+
+import pytest
+from worlds import make_tree, stream
+
+from speciate import logs
+from speciate.logs import configure, get_logger
+
+
+@pytest.fixture
+def _restored():
+    logger = logging.getLogger("speciate")
+    before = logger.handlers, logger.level, logger.propagate
+    yield
+    logger.handlers, logger.level, logger.propagate = before
+
+
+def test_fields_travel_as_extras_of_an_ordinary_record(caplog):
+    get_logger("speciate.test").warning("something happened", sequence=7, reason="x")
+    (told,) = caplog.records
+    assert (told.name, told.levelname, told.message) == ("speciate.test", "WARNING", "something happened")
+    assert (told.sequence, told.reason) == (7, "x")
+
+
+def test_what_is_below_the_level_is_not_told(caplog):
+    caplog.set_level(logging.WARNING, "speciate")
+    get_logger("speciate.test").info("chatter")
+    assert caplog.records == []
+
+
+@pytest.mark.usefixtures("_restored")
+def test_without_a_terminal_each_line_is_an_object(capsys):
+    configure()
+    get_logger("speciate.test").info("hello", sequence=7)
+    get_logger("speciate.test").debug("chatter")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    told = json.loads(line)
+    assert (told["message"], told["level"], told["sequence"]) == ("hello", "info", 7)
+    assert "timestamp" in told
+
+
+@pytest.mark.usefixtures("_restored")
+def test_on_a_terminal_lines_are_readable(capsys, monkeypatch):
+    monkeypatch.setattr(logs.sys.stderr, "isatty", lambda: True, raising=False)
+    configure(logging.DEBUG)
+    get_logger("speciate.test").debug("hello", sequence=7)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "hello" in captured.err
+    assert "sequence" in captured.err
+    assert not captured.err.startswith("{")
+
+
+@pytest.mark.usefixtures("_restored")
+def test_configuring_twice_tells_once(capsys):
+    configure()
+    configure()
+    get_logger("speciate.test").warning("hello")
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+SCRIPT = """
+import json, sys, speciate
+report = speciate.run(json.load(sys.stdin))
+assert report.status.sequence == 30, report
+"""
+
+
+def test_a_program_that_uses_the_library_finds_nothing_on_its_output(tmp_path):
+    """Another process, so that neither pytest nor an earlier test has a hand in the logging."""
+    tree = json.dumps(make_tree(tmp_path, [*stream(29), b"damaged"]))
+    done = subprocess.run([sys.executable, "-c", SCRIPT], input=tree, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
