@@ -91,14 +91,19 @@ class Committer:
 
     async def close(self) -> None:
         """Let what is under way come to its end; how it ended no longer matters, another error ended the run."""
-        for task in (self._committing, self._saving):
-            if task is not None:
-                await asyncio.wait({task})
-                _ = task.cancelled() or task.exception()
+        await _ended(self._committing)
+        # Looked at only now: the commit may have been about to begin it.
+        await _ended(self._saving)
 
     def _save(self, commit: Commit, state: TaskState) -> None:
         self._store.save_snapshot(commit.sequence, self._seal(commit, state))
         snapshot.prune(self._store, self._kept)
+
+
+async def _ended(task: asyncio.Future[None] | None) -> None:
+    if task is not None:
+        await asyncio.wait({task})
+        _ = task.cancelled() or task.exception()
 
 
 def sealer(config: dict[str, Any], plugins: dict[str, str]) -> Callable[[Commit, TaskState], bytes]:

@@ -132,11 +132,16 @@ def _places(section: Mapping[str, Any]) -> list[str]:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Whether a glob stands for a path; `*` never reaches into a folder below, `**` does."""
-    if "**" in pattern:
-        return fnmatch(path, pattern)
-    parts, wanted = Path(path).parts, Path(pattern).parts
-    return len(parts) == len(wanted) and all(map(fnmatch, parts, wanted))
+    """Whether a path or glob stands for a path; `*` never reaches into a folder below, `**` does, or stays."""
+    return path == pattern or _parts_match(Path(path).parts, Path(pattern).parts)
+
+
+def _parts_match(parts: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+    if not wanted:
+        return not parts
+    if wanted[0] == "**":
+        return any(_parts_match(parts[skipped:], wanted[1:]) for skipped in range(len(parts) + 1))
+    return bool(parts) and fnmatch(parts[0], wanted[0]) and _parts_match(parts[1:], wanted[1:])
 
 
 def choose(plugins: Plugins, stage: str, section: Mapping[str, Any], where: str) -> Chosen:

@@ -61,7 +61,7 @@ class Flow:
         self._emissions: asyncio.Queue[Emission | None] = asyncio.Queue(EMISSIONS_WAITING)
         self._head_thread = ThreadPoolExecutor(1, thread_name_prefix="head")
         self._encoder_pool = ThreadPoolExecutor(config.run.encode_workers, thread_name_prefix="encoder")
-        self._last_read = (start.commit.sequence, start.commit.source)
+        self._last_read = (start.task.sequence, start.commit.source)
         self.times = {name: StageTimes() for name in ("source", "encoder", "head", "sink")}
         self.latency = LatencyHistogram()
         self._stopping = False
@@ -137,9 +137,11 @@ class Flow:
 
     def _limit_size(self, record: Record) -> None:
         limit = self._run.max_event_bytes
-        if record.nbytes > limit and record.error is None:
+        # What came is limited, not what it takes in memory; a row of an array has no bytes of its own.
+        size = record.nbytes if record.original is None else len(record.original)
+        if size > limit and record.error is None:
             record.error = TooLargeError(
-                f"{record.nbytes} bytes are more than run.max_event_bytes = {limit}: send less or raise the limit"
+                f"{size} bytes are more than run.max_event_bytes = {limit}: send less or raise the limit"
             )
 
     async def _encode(self, encoder: Encoder, encoding: Encoding) -> None:
@@ -210,15 +212,16 @@ class Flow:
     async def _last_point(self) -> CommitPoint | None:
         """The end of the run is committed and saved, unless it already is."""
         until = self.start.replay.until
-        if self.task.sequence < until:
+        sequence, position = self._last_read
+        if sequence < until:
             # Stopped while catching up: what was committed before is all there is to commit.
             if self._stopping:
                 return None
             raise StateMismatchError(
-                f"the input ends at record {self.task.sequence}, but {until} are answered already: it was cut since; "
+                f"the input ends at record {sequence}, but {until} are answered already: it was cut since; "
                 "restore it or start over with --fresh"
             )
-        sequence, self._position = self._last_read
+        self._position = position
         if sequence > self.task.sequence:
             self.task.skip_to(sequence)
         return await self._point(snapshot=True) if self._cadence.unsaved(sequence) else None

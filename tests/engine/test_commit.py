@@ -1,6 +1,7 @@
 """Commits: what becomes visible, in which order, and what a snapshot under way means."""
 
 import asyncio
+import gc
 import threading
 
 import pytest
@@ -122,11 +123,16 @@ async def test_only_the_newest_snapshots_are_kept(tmp_path):
 
 
 class Slow(Fused):
-    """A store whose disk takes its time over snapshots."""
+    """A store whose disk takes its time over snapshots, and over commits if it is told to."""
 
-    def __init__(self, part):
+    def __init__(self, part, *, commits=False):
         super().__init__(part, Fuse())
         self.gate = threading.Event()
+        self.commits = commits
+
+    def save_commit(self, commit):
+        assert not self.commits or self.gate.wait(10)
+        self._part.save_commit(commit)
 
     def save_snapshot(self, sequence, data):
         assert self.gate.wait(10)
@@ -189,3 +195,40 @@ async def test_who_is_cancelled_while_waiting_does_not_take_the_snapshot_along(t
         slow.gate.set()
         await world.committer.close()
         assert world.store.snapshots() == [0, 1]
+
+
+@pytest.mark.parametrize("snapshot_first", [False, True])
+@pytest.mark.parametrize("snapshot", [False, True])
+async def test_a_commit_once_begun_is_finished_before_closing_returns(tmp_path, snapshot, snapshot_first):
+    """With the snapshot that belongs to it: the store is unlocked next, and another process may take it."""
+    async with World(tmp_path, snapshot_first=snapshot_first) as world:
+        await world.committer.begin(world.point(snapshot=True))
+        world.committer._store = slow = Slow(world.store, commits=True)
+        await world.write(3)
+        committing = asyncio.create_task(world.committer.commit(world.point(snapshot=snapshot)))
+        await asyncio.sleep(0.05)
+        committing.cancel()
+        await asyncio.gather(committing, return_exceptions=True)
+        closing = asyncio.create_task(world.committer.close())
+        await asyncio.sleep(0.05)
+        assert not closing.done()
+        slow.gate.set()
+        await closing
+        assert world.store.load_commit().sequence == 3
+        assert world.store.snapshots() == ([0, 3] if snapshot else [0])
+
+
+async def test_a_commit_that_fails_behind_the_back_of_a_cancelled_run_is_not_shouted_about(tmp_path):
+    told = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    async with World(tmp_path, fuse=Fuse(at=6)) as world:
+        await world.committer.begin(world.point(snapshot=True))
+        await world.write(1)
+        committing = asyncio.create_task(world.committer.commit(world.point(snapshot=False)))
+        await asyncio.sleep(0)
+        committing.cancel()
+        await asyncio.gather(committing, return_exceptions=True)
+        await world.committer.close()
+        assert world.store.load_commit().sequence == 0
+    gc.collect()
+    assert told == []

@@ -1,14 +1,16 @@
 """From a TOML file and overrides to checked options: every mistake is named with its place."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from fabricate import distribution, working
-from speciate.config import FOLD_SECTIONS, SECTION_STAGES, choose, load, parse, resolve
+from speciate.config import FOLD_SECTIONS, SECTION_STAGES, _check_apart, choose, load, parse, resolve
 from speciate.errors import ConfigError, PluginError
 from speciate.hooks import STAGES
 from speciate.plugins import Plugins
@@ -175,6 +177,65 @@ def test_resolving_finds_every_section_and_leaves_out_what_is_not_there(plugins:
     assert resolved["density"].options.scale == 1.0  # type: ignore[attr-defined]
     assert resolved["density"].create() is resolved["density"].options
     assert resolved.versions == {f"{stage}.made": "4.2" for stage in STAGES if stage != "encoder"}
+
+
+@pytest.mark.parametrize(
+    ("output", "other", "path", "pattern"),
+    [
+        ("sink", "dead_letters", "out/a.jsonl", "out/a.jsonl"),
+        ("sink", "dead_letters", "out/a.jsonl", "./out/../out/a.jsonl"),
+        ("sink", "store", "out", "out/"),
+        ("dead_letters", "store", "out", "out"),
+        ("sink", "source", "in.jsonl", "in.jsonl"),
+        ("dead_letters", "source", "in-2.jsonl", "in-*.jsonl"),
+        ("sink", "source", "in[1].jsonl", "in[1].jsonl"),
+        ("sink", "source", "a/b/c.jsonl", "**/*.jsonl"),
+        ("sink", "source", "a/c.jsonl", "a/**/c.jsonl"),
+        ("sink", "source", "c.jsonl", "**/c.jsonl"),
+        ("sink", "source", "a/c.jsonl", "a/**"),
+        ("sink", "source", "link/c.jsonl", "a/*.jsonl"),
+        ("sink", "support", "known.jsonl", "known.*"),
+        ("store", "support", "known", "known"),
+    ],
+)
+def test_an_output_that_is_another_output_or_an_input_is_refused(
+    *,
+    plugins: Plugins,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    output: str,
+    other: str,
+    path: str,
+    pattern: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to("a")
+    config = parse({**TREE, output: {"plugin": "made", "path": path}, other: {"plugin": "made", "path": pattern}})
+    for changed in (config, msgspec.structs.replace(config, **{other: {"plugin": "made", "paths": ["x", pattern]}})):
+        with pytest.raises(ConfigError, match=r"which .* uses too: choose another path") as caught:
+            _check_apart(changed)
+        assert all(f"[{name}]" in str(caught.value) for name in (output, other))
+        assert os.path.realpath(path) in str(caught.value)
+    with pytest.raises(ConfigError, match="uses too"):
+        resolve(config, plugins)
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern"),
+    [
+        ("out/a.jsonl", "*.jsonl"),
+        ("out/a.jsonl", "out/*/a.jsonl"),
+        ("out/in-1/answers.jsonl", "**/in-*.jsonl"),
+        ("out/a.jsonl", "in/**/a.jsonl"),
+        ("a.jsonl", "b.jsonl"),
+        ("a1.jsonl", "a2.jsonl"),
+    ],
+)
+def test_a_glob_reaches_into_folders_only_where_it_says_so(plugins: Plugins, path: str, pattern: str) -> None:
+    outputs = {name: {"plugin": "made", "path": name} for name in ("dead_letters", "store")}
+    source = {"plugin": "made", "path": pattern}
+    resolve(parse({**TREE, **outputs, "sink": {"plugin": "made", "path": path}, "source": source}), plugins)
 
 
 def test_every_section_of_the_configuration_has_a_stage() -> None:

@@ -1,6 +1,7 @@
 """The flow: backpressure, failing stages, stopping, several encoders, drops, and where the time goes."""
 
 import asyncio
+import gc
 import random
 import threading
 import time
@@ -21,7 +22,7 @@ from worlds import (
     write_images,
 )
 
-from speciate.errors import OutputError, SourceError
+from speciate.errors import OutputError, PluginError, SourceError, StateMismatchError
 from speciate.plugins import installed
 from speciate.restore import latest
 from speciate_schemas import Assignment, Rejection, decode
@@ -368,3 +369,167 @@ async def test_every_stage_has_its_times(folder):
     assert stages["encoder"].busy == 0
     for times in stages.values():
         assert times.busy + times.idle + times.backpressured <= report.status.seconds * 1.01
+
+
+class Drowsy(Fused):
+    """An encoder that sleeps over every batch, and answers the last so many batches wrongly."""
+
+    def __init__(self, part, seconds, *, wrong=False):
+        super().__init__(part, Fuse())
+        self._seconds, self._wrong = seconds, wrong
+
+    def encode(self, images):
+        time.sleep(self._seconds)
+        results = self._part.encode(images)
+        return results[:-1] if self._wrong else results
+
+
+async def longest_stall(running) -> float:
+    """The longest time in which the event loop did nothing else, while a coroutine runs to its end."""
+    task, longest, last = asyncio.create_task(running), 0.0, time.perf_counter()
+    while not task.done():
+        await asyncio.sleep(0.005)
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+    await asyncio.gather(task, return_exceptions=True)
+    return longest
+
+
+@pytest.mark.parametrize("failing", [False, True], ids=["ending", "failing"])
+async def test_the_event_loop_is_never_kept_waiting(tmp_path, failing):
+    """Not while the support set is encoded, nor while a batch under way holds up the end: signals are heard."""
+    pipeline = make_pipeline(image_tree(tmp_path, encode_workers=2, batch_events=30))
+    parts = pipeline._parts
+    parts.encoder = Drowsy(parts.encoder, 0.6)
+    if failing:
+        # While two batches are being encoded.
+        parts.source = Fused(parts.source, Fuse(2), "read")
+    assert await longest_stall(pipeline.run()) < 0.3
+
+
+async def test_encoders_that_fail_all_at_once_are_told_once(tmp_path):
+    told = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    pipeline = make_pipeline(image_tree(tmp_path, encode_workers=4))
+    parts, real = pipeline._parts, pipeline._parts.encoder.encode
+    wrong = Drowsy(parts.encoder, 0.05, wrong=True)
+    # The support set, eight images at once, is not at fault.
+    parts.encoder.encode = lambda images: real(images) if len(images) == 8 else wrong.encode(images)
+    wrong._part = Drowsy(parts.encoder, 0)
+    wrong._part.encode = real
+    with pytest.raises(PluginError, match="answered 4 images with 3 results"):
+        await pipeline.run()
+    gc.collect()
+    assert told == []
+
+
+async def test_a_commit_under_way_when_a_stage_fails_is_finished_before_the_store_is_unlocked(folder, expected):
+    tree = make_tree(Path(), with_trouble(COUNT))
+    pipeline = make_pipeline(tree)
+    parts, order = pipeline._parts, []
+    save, close = parts.store.save_commit, parts.store.close
+    begun = threading.Event()
+
+    def slow_commit(commit):
+        if commit.sequence:
+            begun.set()
+            time.sleep(0.3)
+        save(commit)
+        order.append(commit.sequence)
+
+    class Failing(Fused):
+        async def read(self, max_events):
+            if begun.is_set():
+                raise SourceError("gone")
+            await asyncio.sleep(0.01)
+            return await self._part.read(max_events)
+
+    parts.store.save_commit = slow_commit
+    parts.store.close = lambda: (order.append("unlocked"), close())
+    parts.source = Failing(parts.source, Fuse())
+    with pytest.raises(SourceError, match="gone"):
+        await pipeline.run()
+    assert order[0] == 0
+    assert order[-1] == "unlocked"
+    assert len(order) == 3, "the commit that was under way"
+    await asyncio.sleep(0.05)
+    report = await make_pipeline(tree).run()
+    assert report.resumed_at == order[1]
+    assert outputs(folder) == expected
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["clean", "snapshot lost"])
+async def test_a_tail_that_was_dropped_is_counted_once(folder, lost):
+    """Nothing follows it that would tell of the gap; the next run must neither read nor count it again."""
+    limits = {"batch_events": 8, "queue_events": 16, "overflow": "drop-newest"}
+    tree = make_tree(Path(), stream(600), run=limits)
+    pipeline = make_pipeline(tree)
+    pipeline._parts.answers = Slow(pipeline._parts.answers, "write", 0.003)
+    first = await pipeline.run()
+    numbers = [answer.sequence for answer in answers_in(folder / "out" / "answers.jsonl")]
+    assert numbers[-1] < 599, "the point of the test: the tail was dropped"
+    tally = first.status.tally
+    assert tally.assigned == len(numbers)
+    assert tally.assigned + tally.dropped == first.status.sequence == 600
+    before = outputs(folder)
+    for _ in range(2):
+        if lost:
+            max((folder / "out" / "state" / "snapshots").iterdir()).unlink()
+        again = await make_pipeline(tree).run()
+        assert (again.resumed_at, again.status.answered, again.status.tally) == (600, 0, tally)
+        assert outputs(folder) == before
+
+
+@pytest.mark.parametrize("probability", [-0.1, 1.1, float("nan"), float("inf")])
+async def test_a_policy_that_gives_no_probability_ends_the_run(folder, expected, monkeypatch, probability):
+    """An answer with it could not be read back."""
+    tree = make_tree(Path(), with_trouble(COUNT))
+    policy = installed().provider("policy", "dp").create
+    with monkeypatch.context() as patch:
+        real = policy.choose
+        patch.setattr(policy, "choose", lambda self, *args: real(self, *args)._replace(probability=probability))
+        with pytest.raises(PluginError, match=rf"policy 'dp' gave probability {probability}: not in 0 … 1"):
+            await make_pipeline(tree).run()
+    await make_pipeline(tree).run()
+    assert outputs(folder) == expected
+
+
+def leak(*_):
+    return next(iter(()))
+
+
+@pytest.mark.parametrize(
+    "stage", [("density", "nearest-mean", "score"), ("policy", "dp", "choose"), ("source", "jsonl", "read_now")]
+)
+async def test_a_plugin_that_leaks_stop_iteration_ends_the_run(folder, monkeypatch, stage):
+    kind, name, method = stage
+    monkeypatch.setattr(installed().provider(kind, name).create, method, leak)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(make_pipeline(make_tree(Path(), stream(30))).run(), 20)
+
+
+async def test_an_encoder_that_leaks_stop_iteration_has_its_images_rejected(tmp_path):
+    pipeline = make_pipeline(image_tree(tmp_path))
+    parts, real = pipeline._parts, pipeline._parts.encoder.encode
+    parts.encoder.encode = lambda images: real(images) if len(images) == 8 else leak()
+    report = await asyncio.wait_for(pipeline.run(), 20)
+    assert report.status.tally.rejected == 60
+
+
+@pytest.mark.parametrize("name", ["answers.jsonl", "dead.log"])
+async def test_an_output_somebody_else_writes_to_ends_the_run_at_the_next_commit(folder, name):
+    tree = make_tree(Path(), with_trouble(COUNT), source={"follow": True}, commit={"events": 1, "interval_ms": 10.0})
+    pipeline = make_pipeline(tree)
+    running = asyncio.create_task(pipeline.run())
+    await until(lambda: pipeline.status() and pipeline.status().answered == COUNT)
+    await asyncio.sleep(0.05)
+    provider = installed().provider("store", "directory")
+    store = provider.create(provider.options(path="out/state"))
+    await until(lambda: store.load_commit().sequence == COUNT)
+    with (folder / "out" / name).open("ab") as file:
+        file.write(b"somebody else's\n")
+    with (folder / "in.jsonl").open("ab") as file:
+        file.write(json_lines(stream(5, start=900)))
+    with pytest.raises(StateMismatchError, match=f"{name} was written to, cut or replaced by someone else"):
+        await asyncio.wait_for(running, 20)
+    assert store.load_commit().sequence == COUNT, "what does not fit together is not committed"

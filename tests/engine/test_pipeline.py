@@ -21,7 +21,7 @@ from worlds import (
 
 import speciate
 from speciate.describe import toml_text
-from speciate.errors import ConfigError, SourceError, SupportError
+from speciate.errors import ConfigError, OutputError, SourceError, SupportError
 from speciate.plugins import installed
 from speciate_schemas import Assignment, decode, encode
 from speciate_schemas.events import Answer
@@ -197,3 +197,38 @@ def test_a_support_set_without_labels_is_told(tmp_path):
     np.savez(tmp_path / "support.npz", features=features)
     with pytest.raises(SupportError, match=r"support\.npz#0 of the support set has no label"):
         speciate.run(tree)
+
+
+def unlabelled(path):
+    np.savez(path, features=np.load(path)["features"])
+
+
+def no_archive(path):
+    path.write_bytes(b"no archive")
+
+
+@pytest.mark.parametrize("spoil", [unlabelled, no_archive, lambda path: path.unlink()], ids=["labels", "bytes", "gone"])
+def test_starting_over_without_a_usable_support_set_discards_nothing(tmp_path, spoil):
+    tree = make_tree(tmp_path, with_trouble(80))
+    speciate.run(tree)
+    before = outputs(tmp_path)
+    spoil(tmp_path / "support.npz")
+    with pytest.raises((SupportError, SourceError)):
+        speciate.run(tree, fresh=True)
+    assert outputs(tmp_path) == before
+    assert speciate.run(tree).status.answered == 0, "and the state is as usable as it was"
+
+
+def test_an_error_keeps_its_cause(tmp_path, monkeypatch):
+    """For whoever looks for it with SPECIATE_DEBUG."""
+    tree = make_tree(tmp_path, EVENTS)
+    sink = installed().provider("sink", "jsonl").create
+    cause = OSError(5, "Input/output error")
+
+    def broken(self, items):
+        raise cause
+
+    monkeypatch.setattr(sink, "write_now", broken)
+    with pytest.raises(OutputError, match="Input/output error") as caught:
+        speciate.run(tree)
+    assert caught.value.__cause__ is cause

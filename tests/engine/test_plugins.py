@@ -29,6 +29,8 @@ TWICE = working("density") + "\n@hookimpl(specname='speciate_density')\ndef agai
 RAISES = NO_PROVIDER.replace('return {"options": None}', 'raise OSError("no licence file")')
 EXITS = NO_PROVIDER.replace('return {"options": None}', "raise SystemExit(3)")
 UNFINDABLE = working("density", ', requires=("nosuch_package.part",), install="bad-plugin[all]"')
+NOT_STRICT = working("density").replace("class Options(Strict, frozen=True)", "class Options(msgspec.Struct)")
+NO_OPTIONS = working("density").replace("options=Options", "options=None")
 MISSING_EXTRA = working("density", ', requires=("json", "nosuch_module"), install="bad-plugin[extra]"')
 MISSING_PLAIN = working("density", ', requires=("nosuch_module",)')
 
@@ -47,6 +49,8 @@ BAD = {
     "no provider": (NO_PROVIDER, ["must implement speciate_density() returning a Provider, got {'options': None}"]),
     "two hooks": (TWICE, ["must implement speciate_density()"]),
     "hook raises": (RAISES, ["fails in speciate_density()", "OSError: no licence file"]),
+    "options that are not strict": (NOT_STRICT, ["deriving from speciate_schemas.Strict", "bad_one.Options"]),
+    "no options": (NO_OPTIONS, ["deriving from speciate_schemas.Strict, got None"]),
     "hook exits": (EXITS, ["fails in speciate_density()", "SystemExit: 3"]),
     "missing extra": (MISSING_EXTRA, ["needs nosuch_module: pip install 'bad-plugin[extra]'"]),
     "missing module": (MISSING_PLAIN, ["needs nosuch_module: pip install 'nosuch_module'"]),
@@ -152,6 +156,25 @@ def test_metadata_that_was_half_removed_is_harmless(folder: Path, good: PluginIn
     plugins = Plugins()
     assert plugins.provider("density", "good")
     assert problems(plugins, "unknown") == [None]
+
+
+MALFORMED = {
+    "no section": b"density.bad = bad_one\n",
+    "no equals sign": b"[speciate]\ndensity.bad\n",
+    "not UTF-8": b"[speciate]\ndensity.b\xff\xfed = bad_one\n",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_metadata_that_cannot_be_read_hides_nobody_else(case: str, folder: Path, good: PluginInfo) -> None:
+    distribution(folder, "bad-one", {"density.bad": ("bad_one", working("density"))})
+    (folder / "bad_one-1.0.dist-info" / "entry_points.txt").write_bytes(MALFORMED[case])
+    plugins = Plugins()
+    assert plugins.provider("density", "good")
+    assert plugins.provider("density", "nearest-mean")
+    assert problems(plugins, "good-one") == [None]
+    assert all(problems(plugins, "bad-one")), "what could be read of it is told as broken"
 
 
 def test_looking_around_imports_nothing(folder: Path, good: PluginInfo) -> None:

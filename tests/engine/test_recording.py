@@ -108,3 +108,17 @@ async def test_what_is_there_is_not_overwritten_and_errors_name_the_path(tmp_pat
     with pytest.raises(SourceError, match="no file matches"):
         await record(source("jsonl", tmp_path / "nothing"), tmp_path / "other.log")
     assert not (tmp_path / "other.log").exists()
+
+
+@pytest.mark.parametrize("count", [1, 3, 600])
+async def test_every_input_is_in_the_file_as_soon_as_it_is_told(tmp_path, count):
+    """Whoever follows the recording sees it, and a kill takes nothing away."""
+    (tmp_path / "in.jsonl").write_bytes(json_lines(stream(count)))
+    log, differing = tmp_path / "out.log", []
+
+    def watch(now):
+        if log.stat().st_size != now.bytes:
+            differing.append(now)
+
+    done = await record(source("jsonl", tmp_path / "in.jsonl"), log, watch=watch)
+    assert (done.events, differing) == (count, [])

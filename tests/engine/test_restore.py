@@ -6,11 +6,13 @@ import os
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 from worlds import (
     Fuse,
     Fused,
     PowerError,
+    event_log,
     fused_pipeline,
     json_lines,
     make_pipeline,
@@ -233,6 +235,27 @@ def swap_id(folder):
     path.write_bytes(path.read_bytes().replace(b'"e9"', b'"x9"'))
 
 
+def replace_rejected(folder):
+    """Record 5 is no JSON and was rejected; now a good one stands there."""
+    path = folder / "in.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[5] = lines[4].replace(b'"e4"', b'"x5"')
+    path.write_bytes(b"".join(lines))
+
+
+def rename_rejected(folder):
+    path = folder / "in.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"short"', b'"shart"'))
+
+
+def move_the_end(folder):
+    """Record 41 is the last one committed; it has its name still, but is longer."""
+    path = folder / "in.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[41] = lines[41].replace(b"{", b"{ ", 1)
+    path.write_bytes(b"".join(lines))
+
+
 def shorten_input(folder):
     path = folder / "in.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:30]))
@@ -257,12 +280,24 @@ def garble(folder):
     ("change", "message"),
     [
         (swap_id, r"record 9 \(in\.jsonl@\d+\) is not the input that was answered as 'e9'"),
+        (replace_rejected, r"record 5 \(in\.jsonl@\d+\) is not the input that was answered as None"),
+        (rename_rejected, r"record 11 \(in\.jsonl@\d+\) is not the input that was answered as 'short'"),
+        (move_the_end, r"record 41 \(in\.jsonl@\d+\) ends at .* but when it was answered it ended at"),
         (shorten_input, "the input ends at record 30, but 42 are answered already"),
         (shorten("answers.jsonl"), r"answers\.jsonl has \d+ bytes but \d+ were committed"),
         (shorten("dead.log"), r"dead\.log has \d+ bytes but \d+ were committed"),
         (garble, r"answers\.jsonl@\d+ is not an answer any more"),
     ],
-    ids=["input id", "input cut", "answers cut", "dead letters cut", "answers garbled"],
+    ids=[
+        "input id",
+        "rejected input",
+        "rejected id",
+        "end",
+        "input cut",
+        "answers cut",
+        "dead letters cut",
+        "answers garbled",
+    ],
 )
 async def test_what_was_changed_since_is_noticed_and_mending_it_is_enough(folder, tree, expected, change, message):
     await commit_ahead(tree)
@@ -274,6 +309,64 @@ async def test_what_was_changed_since_is_noticed_and_mending_it_is_enough(folder
         path.write_bytes(data)
     await make_pipeline(tree).run()
     assert outputs(folder) == expected
+
+
+def forget_all_but_the_first(folder):
+    """What a power cut between a commit and its snapshot leaves."""
+    for path in snapshots(folder)[1:]:
+        path.unlink()
+
+
+@pytest.mark.parametrize("end", [b'{"type":"feat', b"no JSON at all", b'{"type":"feature.v1","id":"t"}'])
+async def test_a_torn_last_line_that_was_completed_since_is_noticed(folder, end):
+    tree = make_tree(Path(), stream(9))
+    whole = (folder / "in.jsonl").read_bytes()
+    (folder / "in.jsonl").write_bytes(whole + end)
+    await make_pipeline(tree).run()
+    before = outputs(folder)
+    forget_all_but_the_first(folder)
+    (folder / "in.jsonl").write_bytes(whole + end + b" and more\n" + json_lines(stream(3, start=9)))
+    answers = (folder / "out" / "answers.jsonl").read_bytes()
+    with pytest.raises(StateMismatchError, match=r"record 9 .* the input was changed since"):
+        await make_pipeline(tree).run()
+    assert (folder / "out" / "answers.jsonl").read_bytes() == answers
+    (folder / "in.jsonl").write_bytes(whole + end)
+    await make_pipeline(tree).run()
+    assert outputs(folder) == before
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["snapshot lost", "clean"])
+@pytest.mark.parametrize("count", [1, 9, 42])
+async def test_a_last_line_whose_newline_came_later_is_as_if_it_had_always_been_there(folder, lost, count):
+    events = stream(50)
+    tree = make_tree(Path(), events)
+    await make_pipeline(tree).run()
+    expected = outputs(folder)
+    (folder / "in.jsonl").write_bytes(json_lines(events[:count])[:-1])
+    await make_pipeline(tree, fresh=True).run()
+    if lost:
+        forget_all_but_the_first(folder)
+    (folder / "in.jsonl").write_bytes(json_lines(events))
+    report = await make_pipeline(tree).run()
+    assert (report.resumed_at, report.status.tally.rejected) == (count, 0)
+    assert outputs(folder) == expected
+
+
+async def test_an_answer_that_quotes_a_hostile_input_can_be_read_back(folder):
+    """A name as large as an event may be, of characters that are six times as large in JSON."""
+    hostile = msgspec.msgpack.encode({"type": "feature.v1", "id": "x", "features": [1.0], "\x01" * (12 << 20): 1})
+    events = [*stream(9), hostile, *stream(9, start=9)]
+    (folder / "in.log").write_bytes(event_log(events))
+    tree = make_tree(Path(), source={"plugin": "eventlog", "paths": ["in.log"]})
+    await make_pipeline(tree).run()
+    answers = (folder / "out" / "answers.jsonl").read_bytes()
+    before = outputs(folder)
+    assert max(map(len, answers.splitlines())) < 10_000
+    assert hostile in (folder / "out" / "dead.log").read_bytes()
+    forget_all_but_the_first(folder)
+    report = await make_pipeline(tree).run()
+    assert (report.resumed_at, report.status.answered) == (19, 0)
+    assert outputs(folder) == before
 
 
 async def test_stopped_while_it_catches_up_nothing_is_lost(folder, tree, expected):
@@ -369,13 +462,58 @@ async def test_where_the_input_cannot_be_read_again_snapshot_and_commit_go_toget
             path.unlink() if path.is_file() else path.rmdir()
 
 
-async def test_a_lost_snapshot_of_an_input_that_cannot_be_read_again_is_told(folder, tree, piped):
+@pytest.mark.parametrize("with_commit", [True, False])
+async def test_a_lost_snapshot_of_an_input_that_cannot_be_read_again_is_told(folder, tree, piped, with_commit):
     tree = {**tree, "source": {"plugin": "stdin"}}
     piped(EVENTS)
     await make_pipeline(tree).run()
-    snapshots(folder)[-1].write_bytes(b"")
-    with pytest.raises(StateDamagedError, match=r"cannot be read again.*--fresh"):
-        await make_pipeline(tree).run()
+    newest = snapshots(folder)[-1]
+    newest.write_bytes(newest.read_bytes()[:-1])
+    if not with_commit:
+        (folder / "out" / "state" / "commit.json").unlink()
+    before = everything(folder)
+    piped(stream(3, start=900))
+    for _ in range(2):
+        with pytest.raises(StateDamagedError, match=r"cannot be read again.*--fresh"):
+            await make_pipeline(tree).run()
+        assert everything(folder) == before, "a backup or a repair may still save it"
+
+
+def everything(folder):
+    found = (path for path in (folder / "out").rglob("*") if path.is_file() and path.name != "lock")
+    return {path: path.read_bytes() for path in found}
+
+
+def other_policy(tree):
+    return {**tree, "policy": {**tree["policy"], "alpha": 0.5}}
+
+
+def no_source(tree):
+    return {**tree, "source": {**tree["source"], "paths": ["gone.jsonl"]}}
+
+
+def empty_answers(tree):
+    Path("out/answers.jsonl").write_bytes(b"")
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [(other_policy, StateMismatchError), (no_source, SourceError), (empty_answers, StateMismatchError)],
+)
+async def test_a_damaged_snapshot_stays_until_it_is_sure_that_the_run_goes_on(*, folder, tree, expected, change, error):
+    assert await crash(tree, CALLS - 3, behind=True)
+    newest = snapshots(folder)[-1]
+    newest.write_bytes(newest.read_bytes()[:-1])
+    answers = (folder / "out" / "answers.jsonl").read_bytes()
+    damaged = newest.read_bytes()
+    changed = change(tree)
+    with pytest.raises(error):
+        await make_pipeline(changed).run()
+    assert newest.read_bytes() == damaged
+    (folder / "out" / "answers.jsonl").write_bytes(answers)
+    await make_pipeline(tree).run()
+    assert outputs(folder) == expected
 
 
 async def pieces(*parts):

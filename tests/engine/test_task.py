@@ -8,7 +8,7 @@ from worlds import CENTRES, as_records, bits, feature, inputs, make_head, record
 
 from speciate.errors import DecodeError, EncodeError, StateMismatchError, TooLargeError
 from speciate.plugins import installed
-from speciate.task import Outcome, Task
+from speciate.task import MESSAGE_CHARACTERS, Outcome, Task
 from speciate_schemas import (
     Answer,
     Array,
@@ -281,3 +281,48 @@ def test_nothing_to_fold_changes_nothing():
     task.refold([], [])
     assert bits(task.state()) == before
     assert task.tally == Tally()
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.text(max_size=30), st.integers(0, 3 * MESSAGE_CHARACTERS))
+def test_a_message_is_bounded_however_long_what_it_quotes(text, times):
+    """And begins as it would have begun."""
+    message = text * times
+    (outcome,) = make_task().fold([record(0, error=DecodeError(message), original=b"all of it")])
+    answer, letter = outcome
+    assert answer.message == letter.message
+    assert len(answer.message) <= MESSAGE_CHARACTERS + 1
+    assert message.startswith(answer.message.removesuffix("…") if len(message) > MESSAGE_CHARACTERS else message)
+    assert (answer.message == message) == (len(message) <= MESSAGE_CHARACTERS)
+    assert bytes(letter.original) == b"all of it"
+
+
+@settings(deadline=None)
+@given(scripts, scripts, st.integers(0, 29))
+def test_a_record_with_another_name_than_its_answer_is_noticed_whatever_the_answer(script, others, place):
+    """Each record in turn is replaced by another one: either it has the very name, or it is refused."""
+    place %= len(script)
+    answers = [answer for answer, _ in make_task().fold(as_records(script))]
+    for other in others:
+        changed = as_records([*script[:place], other, *script[place + 1 :]])
+        event = changed[place].event
+        named = (event.id, event.stream) if event else (None, None)
+        if named != (answers[place].id, answers[place].stream):
+            with pytest.raises(StateMismatchError, match="the input was changed since"):
+                make_task().refold(changed, answers)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), min_size=1, max_size=10), cuts)
+def test_an_id_counts_once_for_observations_and_control_events_alike(drawn, places):
+    def event(id_, control):
+        return RenameCategory(id=id_, category=0, label=f"by {id_}") if control else feature(id_)
+
+    records = [record(n, event(*one)) for n, one in enumerate(drawn)]
+    seen = set()
+    for (id_, control), (answer, _) in zip(drawn, fold(make_task(), split(records, places)), strict=True):
+        if id_ in seen:
+            assert (answer.error, answer.stage) == ("DuplicateError", "control" if control else "admission")
+        else:
+            assert isinstance(answer, ControlApplied if control else Assignment)
+        seen.add(id_)

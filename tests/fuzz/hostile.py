@@ -10,6 +10,7 @@ from speciate_schemas import Array, FeatureEvent, ForgetCategory, ImageEvent, Me
 
 DIMENSION = 16
 BLOB_BYTES = 50_000_000
+NAME_BYTES = 1_000_000
 
 
 def good_event(number: int, rng: np.random.Generator) -> FeatureEvent:
@@ -86,3 +87,8 @@ KINDS: dict[str, Callable[[int, random.Random], bytes]] = {
 def blob(number: int, dice: random.Random) -> bytes:
     """A well-formed event far above the size limit."""
     return encode(ImageEvent(id=f"bad-{number}", image=memoryview(dice.randbytes(BLOB_BYTES))))
+
+
+def long_name(number: int, dice: random.Random) -> bytes:
+    """A field nobody knows, whose name is as large as an event; in JSON, where it is quoted, six times as large."""
+    return bent(number, **{dice.choice(["\x01", "x", "é", "\U0001f408"]) * NAME_BYTES: 1})

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hostile import DIMENSION, KINDS, blob, good_event
+from hostile import DIMENSION, KINDS, blob, good_event, long_name
 
+from speciate.task import MESSAGE_CHARACTERS
 from speciate_schemas import Answer, Assignment, DeadLetter, Rejection, decode, encode
 from speciate_schemas.framing import Frame, next_frame, pack
 
@@ -60,8 +61,9 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory):
         directory / "support.npz", features=rng.normal(size=(60, DIMENSION)) + 4.0 * labels[:, None], labels=labels
     )
     good = [encode(good_event(number, rng)) for number in range(2_000)]
-    kinds = [dice.choice(list(KINDS)) for _ in range(HOSTILE - 101)]
+    kinds = [dice.choice(list(KINDS)) for _ in range(HOSTILE - 106)]
     hostile = [(kind, KINDS[kind](number, dice)) for number, kind in enumerate(kinds)]
+    hostile += [("long name", long_name(HOSTILE + number, dice)) for number in range(5)]
     hostile += [("50 MB", blob(HOSTILE, dice)), *(("duplicate id", dice.choice(good[:500])) for _ in range(100))]
     dice.shuffle(hostile)
     # Duplicates come behind what they repeat: the first good events stand at the front.
@@ -90,7 +92,7 @@ def test_hostile_inputs_are_rejected_and_good_ones_are_not(fuzzed):
 
 def test_every_kind_was_there(fuzzed):
     mixed, _, _ = fuzzed
-    assert {kind for kind, _ in mixed} == {None, "50 MB", "duplicate id", *KINDS}
+    assert {kind for kind, _ in mixed} == {None, "50 MB", "long name", "duplicate id", *KINDS}
 
 
 def test_each_rejection_has_one_dead_letter_with_the_original_bytes(fuzzed):
@@ -101,7 +103,7 @@ def test_each_rejection_has_one_dead_letter_with_the_original_bytes(fuzzed):
         assert bytes(letter.original) == mixed[letter.sequence][1]
         assert (letter.stage, letter.error, letter.message) == (rejection.stage, rejection.error, rejection.message)
         assert rejection.dead_letter.endswith(f"mixed-dead.log#{letter.sequence}")
-        assert rejection.message
+        assert 0 < len(rejection.message) <= MESSAGE_CHARACTERS + 1
 
 
 def test_good_events_are_decided_as_if_they_were_alone(fuzzed):

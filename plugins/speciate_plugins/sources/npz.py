@@ -49,7 +49,15 @@ class NpzSource(RowSource):
         """See `RowSource`."""
         try:
             table = _Table(path, self._options)
-        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, MemoryError) as error:
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            ValueError,
+            OverflowError,
+            RuntimeError,
+            MemoryError,
+        ) as error:
             remedy = "write it again with numpy.savez"
             raise SourceError(f"{text_of(path)} is not a whole NumPy archive: {error}; {remedy}") from None
         numbers = [number for number in table.selected() if number >= start]

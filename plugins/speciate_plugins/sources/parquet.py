@@ -113,7 +113,15 @@ class ParquetSource(RowSource):
 
 def _as_json(cells: dict[str, Any]) -> bytes:
     """What a dead letter keeps of a row that has no bytes of its own."""
-    return encode({field: cell.as_py() for field, cell in cells.items()}, "json")
+    return encode({field: _plain(cell) for field, cell in cells.items()}, "json")
+
+
+def _plain(cell: Any) -> Any:
+    """The cell as Python has it; text that is none as its bytes."""
+    try:
+        return cell.as_py()
+    except ValueError:
+        return cell.as_buffer().to_pybytes() if hasattr(cell, "as_buffer") else None
 
 
 def _check_features(path: str, field: Any) -> None:

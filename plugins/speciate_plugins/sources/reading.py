@@ -22,6 +22,7 @@ class RecordReader:
     """Turns the bytes of one file or pipe into numbered records."""
 
     def __init__(self, form: Format, *, name: str, index: int, path: str, offset: int, sequence: int) -> None:
+        self._form = form
         self._decoder = decoder(Event, form)
         self._splitter = SPLITTERS[form](offset)
         self._name = name
@@ -47,7 +48,7 @@ class RecordReader:
             event, error = (None, problem) if problem else self._decode(payload)
             record = Record(
                 sequence=self.sequence,
-                position=(self._index, self._path, end),
+                position=(self._index, self._path, self._place(payload, start, end)),
                 origin=f"{self._name}@{start}",
                 nbytes=_size(event, payload),
                 event=event,
@@ -58,6 +59,10 @@ class RecordReader:
             self.sequence += 1
             self.offset = end
         return records
+
+    def _place(self, payload: memoryview, start: int, end: int) -> int:
+        """Where reading goes on: for a line before its newline, which may come later and changes nothing."""
+        return start + len(payload) if self._form == "json" else end
 
     def _decode(self, payload: memoryview) -> tuple[Event | None, EventError | None]:
         try:

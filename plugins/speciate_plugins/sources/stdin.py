@@ -46,16 +46,14 @@ class StdinSource(BlockingSource):
         self._reader = RecordReader(self._form, name="stdin", index=0, path="stdin", offset=0, sequence=sequence)
 
     def read_now(self, max_events: int) -> Sequence[Record] | None:
-        """See `BlockingSource`. Reads on while more is there, so that no piece of a large event is waited for."""
+        """See `BlockingSource`. Reads on while more comes, so that no piece of a large event waits for a call."""
         if self._reader is None:
             return None
-        wait = WAIT_SECONDS
         while not (records := self._reader.take(max_events)):
             if self._ended:
                 return None
-            if not self._readable(wait):
+            if self._stopping or not self._readable():
                 return ()
-            wait = 0.0
             self._feed(self._reader, os.read(STDIN, CHUNK_BYTES))
         return records
 
@@ -67,9 +65,9 @@ class StdinSource(BlockingSource):
             self._feed(self._reader, b"")
         return self._reader.take(max_events)
 
-    def _readable(self, wait: float) -> bool:
+    def _readable(self) -> bool:
         start = time.perf_counter()
-        ready = select.select([STDIN], [], [], wait)[0]
+        ready = select.select([STDIN], [], [], WAIT_SECONDS)[0]
         self.waited += time.perf_counter() - start
         return bool(ready)
 

@@ -47,7 +47,7 @@ class StreamSource(BlockingSource):
         sizes = [path.stat().st_size for path in self._files]
         self._bytes_before = sum(sizes[: self._index])
         self._bytes_total = sum(sizes)
-        self._enter(offset, sequence)
+        self._enter(offset, sequence, behind=position is not None)
 
     def read_now(self, max_events: int) -> Sequence[Record] | None:
         """See `BlockingSource`. Takes what one chunk holds, so that a batch has bounded bytes."""
@@ -92,27 +92,22 @@ class StreamSource(BlockingSource):
     def _following(self) -> bool:
         return self._options.follow and self._index == len(self._files) - 1
 
-    def _enter(self, offset: int, sequence: int) -> None:
-        """Open the file at the present index and go to the offset."""
+    def _enter(self, offset: int, sequence: int, *, behind: bool = False) -> None:
+        """Open the file at the present index and go to the offset, or `behind` the record that ends there."""
         path = self._files[self._index]
         self._ended = False
         self._file = FileIO(path)
         size = os.fstat(self._file.fileno()).st_size
         if offset > size:
             raise cut_since(text_of(path), size, offset, "bytes")
-        offset = self._resume_line(self._file, offset)
+        self._file.seek(offset)
+        # A line's newline belongs to it, and may have come only since.
+        if behind and self._form == "json" and self._file.read(1) == b"\n":
+            offset += 1
         self._file.seek(offset)
         self._reader = RecordReader(
             self._form, name=text_of(path.name), index=self._index, path=text_of(path), offset=offset, sequence=sequence
         )
-
-    def _resume_line(self, file: FileIO, offset: int) -> int:
-        """Behind a last line that had no newline yet: the newline that came since ends it, and is no empty line."""
-        if self._form != "json" or not offset:
-            return offset
-        file.seek(offset - 1)
-        around = file.read(2)
-        return offset + 1 if around[:1] != b"\n" and around[1:] == b"\n" else offset
 
     def _finish(self, reader: RecordReader, max_events: int) -> list[Record]:
         """The file has ended: what is left of it, and when nothing is, on to the next one."""

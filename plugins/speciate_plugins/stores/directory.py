@@ -46,7 +46,8 @@ class DirectoryStore:
             make_directory(self._snapshots)
             self._take_lock()
             _remove(self._path, [self._commit.with_name(self._commit.name + TEMPORARY)])
-            _remove(self._snapshots, list(self._snapshots.glob(f"*.snapshot{TEMPORARY}")))
+            leftovers = self._snapshots.glob(f"*{TEMPORARY}")
+            _remove(self._snapshots, [one for one in leftovers if SNAPSHOT.fullmatch(one.stem)])
             if fresh:
                 # Newest first and the commit last: cut off in between, what is left still fits together.
                 _remove(self._snapshots, [self._snapshot(sequence) for sequence in reversed(self.snapshots())])

@@ -1,13 +1,17 @@
 """The command line as real processes, on the stream of the crash tests."""
 
+import fcntl
 import importlib.util
 import os
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 COMMAND = (sys.executable, "-m", "speciate.cli")
 TESTS = Path(__file__).parents[2]
@@ -66,6 +70,11 @@ def until(condition: Callable[[], object], process: subprocess.Popen[bytes] | No
         if process is not None and process.poll() is not None and not condition():
             raise AssertionError(f"ended early with {process.returncode}: {process.stderr and process.stderr.read()}")
         time.sleep(0.01)
+
+
+def waiting_in(pipe: IO[bytes]) -> int:
+    """How many bytes nobody has taken from a pipe yet."""
+    return struct.unpack("i", fcntl.ioctl(pipe.fileno(), termios.FIONREAD, bytes(4)))[0]
 
 
 def lines(path: Path) -> int:

@@ -6,7 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from commands import must, refusal, started, until, write_stream
+from commands import must, refusal, started, until, waiting_in, write_stream
 
 from speciate.config import choose
 from speciate.plugins import installed
@@ -172,8 +172,7 @@ async def test_a_signal_ends_the_recording_of_a_followed_file(tmp_path, events, 
         until(lambda: log.exists() and log.stat().st_size, recording)
         with source.open("ab") as more:
             more.write(as_lines([FeatureEvent(id=f"late-{n}", features=Array.of(np.ones(400))) for n in range(100)]))
-        # The last bytes may wait in a buffer.
-        until(lambda: log.stat().st_size > len(as_log(events)) + 50_000, recording)
+        until(lambda: log.stat().st_size > len(as_log(events)) + 100 * 400 * 8, recording)
         with source.open("ab") as unfinished:
             unfinished.write(b'{"type": "feat')
         recording.send_signal(number)
@@ -192,3 +191,27 @@ def test_a_signal_ends_the_recording_of_a_silent_pipe(tmp_path):
         recording.send_signal(signal.SIGTERM)
         assert recording.wait(60) == 0
         assert recording.stdout.read() == f"0 inputs, 0 bytes in {log}\n".encode()
+
+
+async def test_a_killed_recording_holds_all_that_came(tmp_path, events):
+    log = tmp_path / "out.log"
+    with started("record", "--plugin", "stdin", "--to", log, stdin=subprocess.PIPE) as recording:
+        recording.stdin.write(as_lines(events[:20]))
+        recording.stdin.flush()
+        until(lambda: log.exists() and log.stat().st_size == len(as_log(events[:20])), recording)
+        recording.kill()
+        recording.wait(60)
+    assert await read("eventlog", log) == [encode(event) for event in events[:20]]
+
+
+async def test_a_signal_loses_nothing_that_was_taken_from_a_pipe(tmp_path, events):
+    log = tmp_path / "out.log"
+    with started("record", "--plugin", "stdin", "--to", log, "--json", stdin=subprocess.PIPE) as recording:
+        recording.stdin.write(as_lines(events) + b'{"type": "feat')
+        recording.stdin.flush()
+        until(lambda: log.exists() and log.stat().st_size and waiting_in(recording.stdin) == 0, recording)
+        recording.send_signal(signal.SIGTERM)
+        assert recording.wait(60) == 0
+        report = json.loads(recording.stdout.read())
+    assert (report["events"], report["damaged"]) == (len(events) + 1, 1)
+    assert await read("eventlog", log) == [*(encode(event) for event in events), b'{"type": "feat']

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 from commands import COMMAND, environment, left_behind, lines, must, refusal, started, until, write_stream
+from commands import speciate as speciate_process
 
 from speciate_schemas import Answer, Array, Event, FeatureEvent, decode, encode
 from speciate_schemas.framing import pack
@@ -331,3 +332,27 @@ def test_usage_errors_come_with_the_usage(speciate):
     assert done.exit_code == 2
     assert done.stderr.startswith("Usage: speciate run [OPTIONS] CONFIG\n")
     assert "Missing argument 'CONFIG'" in done.stderr
+
+
+def test_outputs_that_would_overwrite_something_are_refused_by_check_and_run(config):
+    stream = (config.parent / "stream.log").read_bytes()
+    for options in (
+        ["-s", "dead_letters.path=out/answers.jsonl", "-s", "sink.path=out/answers.jsonl"],
+        ["-s", f"sink.path={config.parent}/stream.log"],
+        ["-s", 'source.paths=["*.log"]', "-s", "dead_letters.path=dead.log"],
+    ):
+        for command in ("check", "run"):
+            message = refusal(2, command, config, *options, cwd=config.parent)
+            assert "uses too: choose another path" in message
+    assert (config.parent / "stream.log").read_bytes() == stream
+    assert not (config.parent / "out").exists()
+
+
+def test_the_cause_is_shown_to_who_asks_for_it(config):
+    options = ("run", config, "-s", "sink.path=/dev/null/answers")
+    assert "File exists: '/dev/null'" in refusal(4, *options)
+    done = speciate_process(*options, SPECIATE_DEBUG="1")
+    assert done.returncode == 4
+    assert "FileExistsError: [Errno 17] File exists: '/dev/null'" in done.stderr
+    assert "The above exception was the direct cause of the following exception" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("speciate: error: cannot open the output: ")

@@ -5,10 +5,13 @@ import shutil
 import signal
 import subprocess
 
+import numpy as np
 import pytest
-from commands import left_behind, lines, must, started, until, write_stream
+from commands import left_behind, lines, must, started, until, waiting_in, write_stream
 
 from fabricate import distribution
+from speciate_schemas import Answer, Array, DeadLetter, FeatureEvent, Rejection, decode, encode
+from speciate_schemas.framing import next_frame
 
 EVENTS = 400
 FINISHING = b"speciate: finishing what was read; once more to leave at once\n"
@@ -123,3 +126,26 @@ def test_the_second_signal_leaves_at_once_and_loses_nothing(slow, first, second)
     resumed = json.loads(must(*arguments, **where).stdout)
     assert resumed["resumed_at"] > 0
     assert left_behind(directory) == expected
+
+
+def test_all_that_was_taken_from_a_pipe_is_answered(config):
+    """Slowed down, so that most of it is still waiting inside; the line cut in the middle keeps its bytes."""
+    rng = np.random.default_rng(0)
+    events = [FeatureEvent(id=f"p{n}", features=Array.of(rng.normal(size=16))) for n in range(200)]
+    data = b"".join(encode(event, "json") + b"\n" for event in events) + b'{"type": "feat'
+    out = config.parent / "out"
+    arguments = ("run", config, "-s", 'source={plugin="stdin"}', "--pace", "20", "-s", "run.batch_events=4", "--json")
+    with started(*arguments, stdin=subprocess.PIPE) as run:
+        run.stdin.write(data)
+        run.stdin.flush()
+        until(lambda: committed(config.parent) > 0 and waiting_in(run.stdin) == 0, run)
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(60) == 0
+        report = json.loads(run.stdout.read())
+    answers = [decode(line, Answer, "json") for line in (out / "answers.jsonl").read_bytes().splitlines()]
+    assert [answer.id for answer in answers] == [*(event.id for event in events), None]
+    assert [isinstance(answer, Rejection) for answer in answers] == [False] * 200 + [True]
+    letter = decode(next_frame((out / "dead-letters.log").read_bytes(), 0, final=True).payload, DeadLetter)
+    assert bytes(letter.original) == b'{"type": "feat'
+    assert (report["stopped"], report["sequence"]) == (True, 201)
+    assert committed(config.parent) == 201

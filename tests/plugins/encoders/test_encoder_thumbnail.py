@@ -1,5 +1,6 @@
 """Thumbnails of real images, and of what claims to be one."""
 
+import shutil
 import struct
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +8,7 @@ from io import BytesIO
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
 from speciate.errors import EncodeError
 from speciate_plugins.encoders.thumbnail import ThumbnailEncoder, ThumbnailOptions
@@ -98,3 +99,19 @@ def test_an_image_has_the_same_thumbnail_whatever_its_neighbours_and_threads() -
         apart = list(pool.map(lambda data: encoder.encode([ImageEvent(id="x", image=memoryview(data))])[0], files))
     np.testing.assert_array_equal(together, apart)
     assert encoder.dimension == 256
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 100 100\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+def test_no_image_starts_another_program(tmp_path, monkeypatch) -> None:
+    """Pillow hands PostScript to Ghostscript: an interpreter of whatever a stranger sent."""
+    mark, program = tmp_path / "was-called", tmp_path / "gs"
+    program.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)
+    assert shutil.which("gs") == str(program)
+    (error,) = encode(EPS)
+    assert isinstance(error, EncodeError)
+    assert not mark.exists()

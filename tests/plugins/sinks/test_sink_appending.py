@@ -150,3 +150,45 @@ async def test_a_failing_fsync_is_told(kind, tmp_path, answers, monkeypatch) -> 
     await one.close()
     with pytest.raises(ValueError, match="is not open"):
         one.flush_now()
+
+
+def append_to(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"mine\n")
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def replace(path: Path) -> None:
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    copy.replace(path)
+
+
+@pytest.mark.parametrize("meddle", [append_to, cut, replace])
+@pytest.mark.parametrize("more", [0, 3])
+async def test_whoever_else_writes_to_an_open_output_is_noticed_before_it_counts(
+    *, kind, tmp_path, answers, meddle, more
+) -> None:
+    one = sink(kind, tmp_path / "out")
+    await one.open(None)
+    await one.write(answers[:5])
+    await one.flush()
+    await one.write(answers[5 : 5 + more])
+    meddle(tmp_path / "out")
+    with pytest.raises(StateMismatchError, match=r"out was written to, cut or replaced by someone else"):
+        await one.flush()
+    await one.close()
+
+
+async def test_an_open_output_that_was_removed_is_an_error(kind, tmp_path, answers) -> None:
+    one = sink(kind, tmp_path / "out")
+    await one.open(None)
+    await one.write(answers[:5])
+    await one.flush()
+    (tmp_path / "out").unlink()
+    with pytest.raises(OutputError, match="No such file"):
+        await one.flush()
+    await one.close()

@@ -1,5 +1,6 @@
 """Folders of images: order, names, labels, files that cannot be read."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -105,3 +106,11 @@ async def test_resume_notices_a_changed_list(folder) -> None:
     await one.open((1, str(folder / "a/new.png"), 1), 2)
     assert one.progress() == (2, 5, "files")
     await one.close()
+
+
+async def test_a_pipe_among_the_files_is_rejected_and_not_waited_for(folder, read_all) -> None:
+    os.mkfifo(folder / "b" / "11.png")
+    records = await asyncio.wait_for(read_all(source(folder)), 5)
+    assert [Path(record.origin).name for record in records if record.error] == ["11.png"]
+    assert len(records) == 5
+    assert "11.png is no regular file" in str(records[2].error)

@@ -1,5 +1,7 @@
 """NumPy archives: every key, every way they can be wrong."""
 
+import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +141,28 @@ async def test_a_time_that_is_no_number_is_rejected(tmp_path, read_all) -> None:
     path = save(tmp_path / "d.npz", features=X[:1], times=np.array(["today"]))
     (record,) = await read_all(source(path))
     assert "time" in str(record.error)
+
+
+def claiming(path: Path, shape: tuple[int, ...]) -> Path:
+    """An archive whose array says it is that large, and holds nothing."""
+    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("features.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode())
+    return path
+
+
+@pytest.mark.parametrize("shape", [(10**9, 10**4), (10**12, 10**12), (10**30, 2)], ids=["80 TB", "overflow", "bignum"])
+async def test_an_array_that_lies_about_its_size_is_told(tmp_path, shape) -> None:
+    with pytest.raises(SourceError, match=r"d\.npz"):
+        await source(claiming(tmp_path / "d.npz", shape)).open(None, 0)
+
+
+@pytest.mark.parametrize(("place", "change"), [(6, 1), (8, 97)], ids=["encrypted", "unknown compression"])
+async def test_an_archive_that_cannot_be_opened_is_told(tmp_path, place, change) -> None:
+    whole = bytearray(save(tmp_path / "d.npz", features=X).read_bytes())
+    # The local header has the field two bytes earlier than the central one.
+    for magic, further in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
+        whole[whole.find(magic) + place + further] |= change
+    (tmp_path / "d.npz").write_bytes(whole)
+    with pytest.raises(SourceError, match=r"d\.npz"):
+        await source(tmp_path / "d.npz").open(None, 0)

@@ -1,5 +1,6 @@
 """Parquet files: the types of columns, nulls, resuming between row groups."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -146,3 +147,22 @@ async def test_resuming_reads_no_earlier_row_group(tmp_path) -> None:
     await one.close()
     with pytest.raises(SourceError, match="has 20 rows but was read up to 21"):
         await source(path).open((0, str(path), 21), 21)
+
+
+async def test_a_rejected_row_without_bytes_of_its_own_is_kept_as_json(tmp_path, read_all) -> None:
+    names = pa.array([b"a", b"", b"\xff\xfe", None], pa.binary()).view(pa.string())
+    features = pa.array([None, [1.5, 2.5], [3.0, 4.0], [5.0]], pa.list_(pa.float32()))
+    times = pa.array([datetime(2024, 1, 1, tzinfo=UTC)] * 4, pa.timestamp("ns", "UTC"))
+    records = await read_all(source(save(tmp_path / "d.parquet", features=features, id=names, time=times)))
+    assert [type(record.error) for record in records] == [DecodeError] * 4
+    rows = [json.loads(bytes(record.original)) for record in records]
+    assert [row["features"] for row in rows] == [None, [1.5, 2.5], [3.0, 4.0], [5.0]]
+    # What is no text is kept as its bytes, in base64.
+    assert [row["ids"] for row in rows] == ["a", "", "//4=", None]
+    assert {row["times"] for row in rows} == {"2024-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(("option", "stream"), [({}, "d"), ({"stream": ""}, ""), ({"stream": "cam"}, "cam")])
+async def test_the_stream_of_all_events_may_be_the_empty_one(tmp_path, read_all, option, stream) -> None:
+    path = save(tmp_path / "d.parquet", features=FIXED[:2])
+    assert {record.event.stream for record in await read_all(source(path, **option))} == {stream}

@@ -1,10 +1,16 @@
 """Event logs and JSON Lines: everything they have in common."""
 
 import asyncio
+import itertools
 import os
+import sys
+import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from speciate.conformance import check_source
 from speciate.errors import DecodeError, SourceError
@@ -13,7 +19,7 @@ from speciate_plugins.sources import streams
 from speciate_plugins.sources.eventlog import EventLogSource
 from speciate_plugins.sources.jsonl import JsonLinesSource
 from speciate_plugins.sources.streams import StreamOptions, StreamSource
-from speciate_schemas import Event, FeatureEvent, encode
+from speciate_schemas import Array, Event, FeatureEvent, encode
 from speciate_schemas.framing import pack
 
 KINDS = {"eventlog": EventLogSource, "jsonl": JsonLinesSource}
@@ -54,7 +60,8 @@ async def test_events_come_back_across_files(kind, tmp_path, events, read_all) -
     assert records[0].origin == "b.log@0"
     assert records[1].origin == f"b.log@{len(parts[0])}"
     assert records[9].origin == "a.log@0"
-    assert records[8].position == (0, str(tmp_path / "b.log"), len(b"".join(parts[:9])))
+    newline = kind is JsonLinesSource
+    assert records[8].position == (0, str(tmp_path / "b.log"), len(b"".join(parts[:9])) - newline)
 
 
 async def test_a_bad_record_keeps_its_bytes_and_the_others_come(kind, tmp_path, events, read_all) -> None:
@@ -205,3 +212,78 @@ async def test_file_names_that_are_no_utf8_can_be_stored(kind, tmp_path, events,
     path.write_bytes(b"".join(written(kind, events)))
     records = await read_all(source(kind, path))
     assert encode((records[0].position, records[0].origin), "json")
+
+
+async def test_once_the_end_was_met_what_grows_is_left_to_the_next_run(kind, tmp_path, events) -> None:
+    """A file that grows between two reads: the end that was told stays the end."""
+    parts = written(kind, events[:12])
+    path = tmp_path / "x.log"
+    torn = b"".join(parts[:9]) + parts[9][:-7]
+    path.write_bytes(torn)
+    one = source(kind, path)
+    await one.open(None, 0)
+    records = []
+    while not records or records[-1].error is None:
+        records += await one.read(4)
+    with path.open("ab") as file:
+        file.write(parts[9][-7:] + b"".join(parts[10:]))
+    assert not await one.read(100)
+    assert one.progress().done == len(torn)
+    await one.close()
+    assert [record.error is None for record in records] == [True] * 9 + [False]
+    again = source(kind, path)
+    await again.open(records[-1].position, 10)
+    rest = await again.read(100)
+    await again.close()
+    assert [record.sequence for record in rest] == [10, 11, 12]
+    assert [encode(record.event) for record in rest[1:]] == [encode(event) for event in events[10:12]]
+    assert bytes(rest[0].original) == (parts[9][-7:] if kind is EventLogSource else parts[9][-7:-1])
+
+
+lines = st.sampled_from([b"", b"x", b"yy\r", b'{"type":"forget.v1","id":"f","category":1}'])
+
+
+def grown(path: Path, data: bytes) -> Source:
+    path.write_bytes(data)
+    return source(JsonLinesSource, path)
+
+
+async def read_with_stops(path: Path, stops: list[int], whole: bytes) -> list[tuple]:
+    """Read a file that has so many bytes in each run, each run going on behind the last record of the one before."""
+    records: list = []
+    for stop in stops:
+        one = grown(path, whole[:stop])
+        await one.open(records[-1].position if records else None, len(records))
+        while got := await one.read(2):
+            records += got
+        await one.close()
+    return [(record.sequence, record.position, bytes(record.original), str(record.error)) for record in records]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(lines, min_size=1, max_size=6), st.sets(st.integers(0, 6)), st.booleans())
+def test_runs_that_meet_lines_without_their_newline_read_as_one_run_over_the_whole(drawn, stops, ended) -> None:
+    """Each run ends behind a line whose newline is not there yet; the newline that comes later is no empty line."""
+    whole = b"\n".join(drawn) + b"\n" * ended
+    ends = list(itertools.accumulate(len(line) + 1 for line in drawn))
+    # Behind nothing but a newline there is no line yet: where an empty line begins, nobody can tell.
+    cuts = [ends[n] - 1 for n in sorted(stops) if n < len(drawn) - 1 and drawn[n]]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.jsonl"
+        at_once = asyncio.run(read_with_stops(path, [len(whole)], whole))
+        assert asyncio.run(read_with_stops(path, [*cuts, len(whole)], whole)) == at_once
+
+
+@pytest.mark.parametrize("count", [100, 10_000])
+async def test_a_list_of_numbers_counts_as_what_it_takes(tmp_path, read_all, count) -> None:
+    """In text a number may have two bytes, in memory it has thirty-two."""
+    text = b'{"type":"feature.v1","id":"a","features":[' + b",".join([b"7"] * count) + b"]}"
+    (tmp_path / "x").write_bytes(text)
+    (record,) = await read_all(source(JsonLinesSource, tmp_path / "x"))
+    features = record.event.features
+    taken = sys.getsizeof(features) - sys.getsizeof([]) + count * sys.getsizeof(7.0)
+    assert len(text) + 0.85 * taken <= record.nbytes <= len(text) + 1.15 * taken
+    packed = FeatureEvent(id="a", features=Array.of(np.ones(count)))
+    (tmp_path / "y").write_bytes(pack(encode(packed)))
+    (record,) = await read_all(source(EventLogSource, tmp_path / "y"))
+    assert record.nbytes == len(encode(packed))

@@ -77,10 +77,12 @@ def test_leftovers_are_removed_and_strangers_kept(store, path) -> None:
     store.close()
     (path / "commit.json.tmp").write_bytes(b"half")
     (path / "snapshots" / f"{3:020d}.snapshot.tmp").write_bytes(b"half")
-    (path / "snapshots" / "notes.txt").write_text("mine")
+    strangers = ["snapshots/notes.txt", "thesis.tmp", "snapshots/thesis.tmp", "snapshots/my.snapshot.tmp"]
+    for name in strangers:
+        (path / name).write_text("mine")
     store.open(fresh=True)
-    assert sorted(one.name for one in path.iterdir()) == ["lock", "snapshots"]
-    assert [one.name for one in (path / "snapshots").iterdir()] == ["notes.txt"]
+    left = sorted(str(one.relative_to(path)) for one in path.rglob("*") if one.is_file())
+    assert left == sorted(["lock", *strangers])
     assert store.snapshots() == []
 
 
