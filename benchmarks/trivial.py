@@ -23,29 +23,43 @@ class TrivialDensity:
         self._options = options
         self.dimension = 0
         self.nbytes = 0
+        self.blur = 0.0
+        self._zeros = np.zeros(0)
         self.counts: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
     def fit(self, features: Matrix, classes: npt.NDArray[np.int64]) -> None:
         """One category a class."""
         self.dimension, self.counts = features.shape[1], np.bincount(classes).astype(np.int64)
+        self._zeros = np.zeros(len(self.counts))
 
-    def score(self, batch: Matrix) -> Matrix:
+    def embed(self, batch: Matrix) -> Matrix:
+        """As it is."""
+        return batch
+
+    def screen(self, points: Matrix) -> "TrivialDensity":  # noqa: ARG002
         """No difference."""
-        return np.zeros((len(batch), len(self.counts)))
+        return self
 
-    def score_some(self, event: Vector, categories: Sequence[int]) -> Vector:  # noqa: ARG002
+    def row(self, place: int) -> Vector:  # noqa: ARG002
+        """No difference."""
+        return self._zeros
+
+    def refresh(self, place: int, category: int) -> None:
+        """No difference."""
+
+    def score(self, point: Vector, categories: Sequence[int]) -> Vector:  # noqa: ARG002
         """No difference."""
         return np.zeros(len(categories))
 
-    def score_birth(self, batch: Matrix) -> Vector:
+    def score_birth(self, points: Matrix) -> Vector:
         """No difference."""
-        return np.zeros(len(batch))
+        return np.zeros(len(points))
 
-    def absorb(self, category: int, event: Vector) -> None:  # noqa: ARG002
+    def absorb(self, category: int, point: Vector) -> None:  # noqa: ARG002
         """Count."""
         self.counts[category] += 1
 
-    def found(self, event: Vector) -> None:
+    def found(self, point: Vector) -> None:
         """Never happens: the policy never chooses a birth."""
         raise NotImplementedError
 
@@ -75,7 +89,11 @@ class FirstCategory:
         self._choice = Choice(0, 0.0, 0.0, 1.0)
         self._options = options
 
-    def choose(self, log_density: Vector, counts: npt.NDArray[np.int64], log_birth: float) -> Choice:  # noqa: ARG002
+    def weigh(self, log_density: Vector, counts: npt.NDArray[np.int64], log_birth: float) -> tuple[Vector, float]:  # noqa: ARG002
+        """No difference."""
+        return log_density, log_birth
+
+    def choose(self, evidence: Vector, birth: float) -> Choice:  # noqa: ARG002
         """The first."""
         return self._choice
 

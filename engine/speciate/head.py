@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from speciate.calibrate import tuned
 from speciate.config import Chosen, choose
 from speciate.errors import (
     ConfigError,
@@ -22,8 +23,11 @@ from speciate.errors import (
 )
 from speciate.plugins import Plugins, installed
 from speciate.sealed import load_sealed, save_sealed
-from speciate.stages import BIRTH, Density, DensityState, Matrix, Policy, Vector
+from speciate.stages import BIRTH, Choice, Density, DensityState, Matrix, Policy, Vector
 from speciate_schemas import CategoryState, HeadState
+
+NEGLIGIBLE_NATS = 50.0
+"""So far behind the best, even ten thousand categories add less to the posterior's normaliser than its last bit."""
 
 
 class Decision(NamedTuple):
@@ -91,9 +95,15 @@ class Head:
         return head
 
     def calibrate(self, features: npt.ArrayLike, labels: Sequence[Any] | npt.NDArray[Any]) -> None:
-        """Fit a new head to its support set; classes become categories 0 … K-1 in sorted order."""
+        """Fit a new head to its support set; classes become categories 0 … K-1 in sorted order.
+
+        Options of the policy that are `"auto"` are tuned on a part of it; the state records what was found.
+        """
         matrix, names, classes = _support(features, labels)
         self._density.fit(matrix, classes)
+        density, policy = self._chosen
+        self._chosen = (density, tuned(density, policy, matrix, classes))
+        self._policy = self._chosen[1].create()
         self._entries = [_Entry(number, name, known=True) for number, name in enumerate(names)]
         self._next_category = len(names)
 
@@ -140,46 +150,53 @@ class Head:
     def decide(self, batch: Matrix) -> list[Decision | FeatureError]:
         """Decide a clean batch in order; an event whose evidence overflows gets an error and teaches nothing.
 
-        All events are scored at once; while walking them, only the categories that an earlier event of the batch
-        changed are scored again, so the decisions are those of one at a time.
+        All events are screened at once; while walking them, the categories that could matter are scored exactly, as
+        they are by then. So the decisions, and every figure with them, are those of one at a time.
         """
-        size = self.size
-        table = np.empty((len(batch), size + len(batch)))
-        table[:, :size] = self._density.score(batch)
-        births = self._density.score_birth(batch).tolist()
-        changed: dict[int, None] = {}
+        points = self._density.embed(batch)
+        screening = self._density.screen(points)
+        births = self._density.score_birth(points).tolist()
         decisions: list[Decision | FeatureError] = []
-        for event, row, log_birth in zip(batch, table, births, strict=True):
-            evidence = row[: self.size]
-            if changed:
-                places = list(changed)
-                evidence[places] = self._density.score_some(event, places)
-            choice = self._policy.choose(evidence, self._density.counts, log_birth)
+        for place, (point, log_birth) in enumerate(zip(points, births, strict=True)):
+            choice = self._choose(screening.row(place), screening.blur, point, log_birth)
             if not math.isfinite(choice.log_evidence):
                 decisions.append(FeatureError(f"its evidence is {choice.log_evidence}: the features are too far out"))
                 continue
-            if not 0.0 <= choice.probability <= 1.0:
-                raise PluginError(
-                    f"policy {self._chosen[1].name!r} gave probability {choice.probability}: not in 0 … 1"
-                )
-            born = choice.category == BIRTH
-            place = self._found(event) if born else self._absorb(choice.category, event)
-            changed[place] = None
-            entry = self._entries[place]
-            # A runner-up without any evidence is no runner-up.
-            margin = choice.margin if choice.margin is not None and math.isfinite(choice.margin) else None
-            decisions.append(Decision(entry.id, born, entry.label, choice.log_evidence, margin, choice.probability))
+            decision, category = self._apply(choice, point)
+            screening.refresh(place, category)
+            decisions.append(decision)
         return decisions
+
+    def _choose(self, row: Vector, blur: float, point: Vector, log_birth: float) -> Choice:
+        """Let the policy choose, on exact scores wherever they can show."""
+        weighed = self._policy.weigh(row, self._density.counts, log_birth)
+        if blur:
+            contenders = _contenders(*weighed, blur)
+            row[contenders] = self._density.score(point, contenders)
+            weighed = self._policy.weigh(row, self._density.counts, log_birth)
+        return self._policy.choose(*weighed)
+
+    def _apply(self, choice: Choice, point: Vector) -> tuple[Decision, int]:
+        """Learn what was chosen; the decision as the outside sees it, and the category's place."""
+        if not 0.0 <= choice.probability <= 1.0:
+            raise PluginError(f"policy {self._chosen[1].name!r} gave probability {choice.probability}: not in 0 … 1")
+        born = choice.category == BIRTH
+        place = self._found(point) if born else self._absorb(choice.category, point)
+        entry = self._entries[place]
+        # A runner-up without any evidence is no runner-up.
+        margin = choice.margin if choice.margin is not None and math.isfinite(choice.margin) else None
+        return Decision(entry.id, born, entry.label, choice.log_evidence, margin, choice.probability), place
 
     def learn(self, event: Vector, category: int, *, birth: bool) -> None:
         """Apply a decision that was made before, without deciding again."""
+        point = self._density.embed(event[np.newaxis])[0]
         if not birth:
             try:
-                self._absorb(self._place(category), event)
+                self._absorb(self._place(category), point)
             except UnknownCategoryError as error:
                 raise StateMismatchError(f"the outputs belong to another state: {error}") from error
         elif category == self._next_category:
-            self._found(event)
+            self._found(point)
         else:
             raise StateMismatchError(
                 f"the recorded birth of category {category} does not follow this state, whose next category is "
@@ -251,13 +268,13 @@ class Head:
         """Read a head that `save` wrote; a damaged or foreign file is refused."""
         return cls.from_state(load_sealed(Path(path), HeadState), plugins)
 
-    def _absorb(self, place: int, event: Vector) -> int:
-        self._density.absorb(place, event)
+    def _absorb(self, place: int, point: Vector) -> int:
+        self._density.absorb(place, point)
         self.version += 1
         return place
 
-    def _found(self, event: Vector) -> int:
-        self._density.found(event)
+    def _found(self, point: Vector) -> int:
+        self._density.found(point)
         self._entries.append(_Entry(self._next_category, None, known=False))
         self._next_category += 1
         self.version += 1
@@ -269,6 +286,16 @@ class Head:
         if place < self.size and self._entries[place].id == category:
             return place
         raise UnknownCategoryError(f"there is no category {category}: it was merged, forgotten or never born")
+
+
+def _contenders(evidence: Vector, birth: float, blur: float) -> list[int]:
+    """The categories whose exact score can show in a decision: those near the best, and the runner-up."""
+    if len(evidence) <= 2:  # noqa: PLR2004  # the best and the runner-up
+        return list(range(len(evidence)))
+    second, best = np.partition(evidence, -2)[-2:]
+    cutoff = min(max(best, birth) - NEGLIGIBLE_NATS, second) - 2.0 * blur
+    contenders: list[int] = np.flatnonzero(~(evidence < cutoff)).tolist()
+    return contenders
 
 
 def _choose_both(plugins: Plugins, density: str, policy: str, options: dict[str, Any]) -> tuple[Chosen, Chosen]:

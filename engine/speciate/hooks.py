@@ -8,13 +8,15 @@ density called `mine`. The module then says, with the stage's hook, how it is co
         return Provider(options=MyOptions, create=MyDensity)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pluggy
 
-from speciate.stages import Density, Encoder, Policy, Sink, Source, StateStore
+from speciate.stages import Density, Encoder, Policy, Sink, Source, StateStore, Vector
 from speciate_schemas import Strict
 
 PROJECT = "speciate"
@@ -23,6 +25,23 @@ hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
 StageT_co = TypeVar("StageT_co", covariant=True)
+
+
+class Evidence(NamedTuple):
+    """What a policy weighs of one event: the arguments of `Policy.weigh`."""
+
+    log_density: Vector
+    counts: npt.NDArray[np.int64]
+    log_birth: float
+
+
+class Held(NamedTuple):
+    """Evidence of labelled events held out of the support set, by a density fitted to the rest of it."""
+
+    known: Sequence[Evidence] = ()
+    """Of events whose class has other events in that rest."""
+    novel: Sequence[Evidence] = ()
+    """Of events of classes that were held out whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +58,10 @@ class Provider(Generic[StageT_co]):
     """What to give to pip when one of them is missing, such as `speciate[parquet]`."""
     suffixes: tuple[str, ...] = ()
     """For a source that reads files: the file name endings it understands."""
+    tune: Callable[[Any, Held], Sequence[Any]] | None = None
+    """For a policy with options that can be `"auto"`: the options to try, given those written and what was held out,
+    ordered by how readily they give birth. None at all if nothing is `"auto"`. Where nothing novel could be held out,
+    just one: what to fall back on."""
 
 
 @hookspec

@@ -100,11 +100,28 @@ class DensityState(NamedTuple):
     categories: list[dict[str, Array]]
 
 
+class Screening(Protocol):
+    """The log densities of a batch of points under every category, current while the batch is being learnt.
+
+    They may be off by `blur`, and their last bits may depend on the batch: they tell which categories are worth
+    scoring exactly, and the decision rests on those scores.
+    """
+
+    blur: float
+    """Bound on the error, in nats; 0 if they are the bits of `score`."""
+
+    def row(self, place: int) -> Vector:
+        """Log densities of the point at `place` under every category there is now; the caller may write to it."""
+
+    def refresh(self, place: int, category: int) -> None:
+        """The point at `place` was just absorbed by, or founded, this category: what comes behind it must see that."""
+
+
 class Density(Protocol):
     """Knows geometry, not decisions. Categories are numbered 0 … K-1 by position.
 
-    The law that makes batches safe: `score`, `score_some` and `score_birth` give the same bits for an event
-    whatever its neighbours in the batch are.
+    The law that makes batches safe: `embed`, `score` and `score_birth` give the same bits for an event whatever its
+    neighbours in the batch are.
     """
 
     counts: npt.NDArray[np.int64]
@@ -121,20 +138,23 @@ class Density(Protocol):
     def fit(self, features: Matrix, classes: npt.NDArray[np.int64]) -> None:
         """Calibrate on labelled support and found one category a class, in class order 0 … K-1."""
 
-    def score(self, batch: Matrix) -> Matrix:
-        """Log predictive density of each event under each category, shape (B, K)."""
+    def embed(self, batch: Matrix) -> Matrix:
+        """The events as points in the density's own coordinates, which everything below takes."""
 
-    def score_some(self, event: Vector, categories: Sequence[int]) -> Vector:
-        """Log predictive density of one event under some categories."""
+    def screen(self, points: Matrix) -> Screening:
+        """Score a batch of points under all categories."""
 
-    def score_birth(self, batch: Matrix) -> Vector:
-        """Log predictive density of each event under a category not seen yet, shape (B,)."""
+    def score(self, point: Vector, categories: Sequence[int]) -> Vector:
+        """Log predictive density of a point under some categories, in the coordinates of the features."""
 
-    def absorb(self, category: int, event: Vector) -> None:
-        """Learn that the event belongs to the category."""
+    def score_birth(self, points: Matrix) -> Vector:
+        """Log predictive density of each point under a category not seen yet, shape (B,)."""
 
-    def found(self, event: Vector) -> None:
-        """Append a category that holds just this event."""
+    def absorb(self, category: int, point: Vector) -> None:
+        """Learn that the point belongs to the category."""
+
+    def found(self, point: Vector) -> None:
+        """Append a category that holds just this point."""
 
     def merge(self, keep: int, absorb: int) -> None:
         """Fold one category into another and remove it."""
@@ -163,10 +183,13 @@ class Choice(NamedTuple):
 
 
 class Policy(Protocol):
-    """Knows decisions, not geometry: evidence and counts in, a choice out. Pure."""
+    """Knows decisions, not geometry: densities and counts in, a choice out. Pure."""
 
-    def choose(self, log_density: Vector, counts: npt.NDArray[np.int64], log_birth: float) -> Choice:
-        """Choose a category by index, or `BIRTH`. There may be no category yet."""
+    def weigh(self, log_density: Vector, counts: npt.NDArray[np.int64], log_birth: float) -> tuple[Vector, float]:
+        """The evidence of each category, growing with its own log density alone, and that of a birth."""
+
+    def choose(self, evidence: Vector, birth: float) -> Choice:
+        """Choose a category by its place, or `BIRTH`. There may be no category yet."""
 
 
 class Sink(Protocol):

@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from speciate.conformance import check_sink, check_source, check_store
-from speciate.stages import Record
+from speciate.conformance import check_density, check_policy, check_sink, check_source, check_store
+from speciate.screening import ExactScreening
+from speciate.stages import Choice, DensityState, Record
+from speciate_plugins.densities.nearest_mean import NearestMean, NearestMeanOptions
+from speciate_plugins.policies.dp import DirichletOptions, DirichletPolicy
 from speciate_plugins.sinks.appending import FileOptions
 from speciate_plugins.sinks.jsonl import JsonLinesSink
 from speciate_plugins.sources.jsonl import JsonLinesSource
@@ -148,3 +152,146 @@ class Kept(DirectoryStore):
 def test_a_broken_store_is_noticed(tmp_path, kind, law) -> None:
     with pytest.raises(AssertionError, match=law):
         check_store(lambda: kind(DirectoryOptions(path=str(tmp_path))))
+
+
+class Relative(NearestMean):
+    """Embeds an event by its neighbours."""
+
+    def embed(self, batch: np.ndarray) -> np.ndarray:
+        return batch - batch.mean(axis=0) if len(batch) else batch
+
+
+class Crowded(NearestMean):
+    """Scores a category by how many others are asked for."""
+
+    def score(self, point: np.ndarray, categories: Sequence[int]) -> np.ndarray:
+        return super().score(point, categories) / max(len(categories), 1)
+
+
+class Stale(NearestMean):
+    """Screens once and for all."""
+
+    def screen(self, points: np.ndarray) -> ExactScreening:
+        screening = ExactScreening(self, points)
+        screening.refresh = lambda place, category: None
+        return screening
+
+
+class Blurred(NearestMean):
+    """Screens with less care than it says."""
+
+    def screen(self, points: np.ndarray) -> ExactScreening:
+        screening = ExactScreening(self, points)
+        screening.blur, screening._table = 0.1, screening._table + 0.2
+        return screening
+
+
+class Learning(NearestMean):
+    """Learns from being asked."""
+
+    def score_birth(self, points: np.ndarray) -> np.ndarray:
+        scores = super().score_birth(points)
+        self._between *= 2.0
+        return scores
+
+
+class Shared(NearestMean):
+    """Hands out its own arrays."""
+
+    def export_state(self) -> DensityState:
+        shared, categories = super().export_state()
+        return DensityState(shared | {"centre": type(shared["centre"]).of(self._centre)}, categories)
+
+    def absorb(self, category: int, point: np.ndarray) -> None:
+        super().absorb(category, point)
+        self._centre += 1.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "law"),
+    [
+        (Relative, "be embedded as among all"),
+        (Crowded, "must have the bits of those under all"),
+        (Stale, "screening of event 1 after 1 were learnt|must have the bits of the scores"),
+        (Blurred, "more than its blur 0.1"),
+        (Learning, "must change nothing|as births as among all"),
+        (Shared, "must not change when the density learns on"),
+    ],
+)
+def test_a_broken_density_is_noticed(kind, law) -> None:
+    rng = np.random.default_rng(0)
+    features, classes = rng.normal(size=(9, 3)), np.arange(9) % 3
+    events = rng.normal(size=(8, 3))
+    check_density(lambda: NearestMean(NearestMeanOptions()), features, classes, events)
+    with pytest.raises(AssertionError, match=law):
+        check_density(lambda: kind(NearestMeanOptions()), features, classes, events)
+
+
+class Greedy(DirichletPolicy):
+    """Changes what it is given."""
+
+    def weigh(self, log_density, counts, log_birth):
+        log_density += 1.0
+        return super().weigh(log_density, counts, log_birth)
+
+
+class Normalised(DirichletPolicy):
+    """The evidence of one category depends on the others."""
+
+    def weigh(self, log_density, counts, log_birth):
+        evidence, birth = super().weigh(log_density, counts, log_birth)
+        return evidence - evidence.sum(), birth
+
+
+class Contrary(DirichletPolicy):
+    """The less likely the better."""
+
+    def weigh(self, log_density, counts, log_birth):
+        return super().weigh(-log_density, counts, log_birth)
+
+
+class Biased(DirichletPolicy):
+    """Prefers those that stand in front."""
+
+    def weigh(self, log_density, counts, log_birth):
+        evidence, birth = super().weigh(log_density, counts, log_birth)
+        return evidence - np.arange(len(evidence)), birth
+
+
+class Averaging(DirichletPolicy):
+    """Looks at categories that are out of the question."""
+
+    def choose(self, evidence, birth):
+        choice = super().choose(evidence, birth)
+        return choice._replace(margin=abs(float(evidence.mean()))) if len(evidence) else choice
+
+
+class Certain(DirichletPolicy):
+    """More than sure."""
+
+    def choose(self, evidence, birth):
+        return super().choose(evidence, birth)._replace(probability=1.5)
+
+
+class Barren(DirichletPolicy):
+    """Never gives birth."""
+
+    def choose(self, evidence, birth):
+        return Choice(0, birth, None, 1.0) if not len(evidence) else super().choose(evidence, birth)
+
+
+@pytest.mark.parametrize(
+    ("kind", "law"),
+    [
+        (Greedy, "must not change what it weighs"),
+        (Normalised, "must not change the evidence of anything else|must not fall"),
+        (Contrary, "must not fall"),
+        (Biased, "in another order"),
+        (Averaging, "nats behind must not show"),
+        (Certain, "within 0 … 1"),
+        (Barren, "there is only a birth"),
+    ],
+)
+def test_a_broken_policy_is_noticed(kind, law) -> None:
+    with pytest.raises(AssertionError, match=law):
+        check_policy(lambda: kind(DirichletOptions()))

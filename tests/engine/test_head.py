@@ -254,7 +254,7 @@ def test_one_class_is_enough():
 
 
 def test_options_go_to_the_plugin_that_knows_them_and_an_unknown_one_is_named():
-    assert make_head(alpha=0.25).state().policy_options == {"alpha": 0.25}
+    assert make_head(alpha=0.25).state().policy_options == {"alpha": 0.25, "prior": "dp"}
     with pytest.raises(ConfigError, match=r"unknown option 'alhpa': 'nearest-mean' and 'dp' have alpha"):
         Head.fit(*support(), density="nearest-mean", policy="dp", alhpa=1.0)
     with pytest.raises(ConfigError, match="alpha"):

@@ -1,13 +1,13 @@
 """The laws of a density."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from speciate.conformance.expecting import expect, expect_equal
-from speciate.stages import Density, DensityState, Matrix
+from speciate.stages import Density, DensityState, Matrix, Screening
 from speciate_schemas import encode
 
 SEED = 7
@@ -22,11 +22,14 @@ def check_density(
     `make` makes a new density each time, not fitted yet. The laws:
 
     - Fitted, it has one category a class; `counts` are the sizes of the classes, `dimension` is that of the features.
-    - An event's scores have the same bits alone, in any part of the batch and in any order of it, and under some
-      categories the same as under all; this before and after learning.
-    - Scoring changes nothing, and neither does exporting.
+    - An event is embedded, and scored as a birth, with the same bits alone, in any part of the batch and in any order
+      of it; its scores under some categories have the bits of those under all; this before and after learning.
+    - Embedding, screening and scoring change nothing, and neither does exporting.
+    - While a batch is learnt, one event after the other, the screening of every event still to come is within `blur`
+      of its scores, and has their bits if `blur` is 0; to write to a row of it changes no other.
     - `absorb` adds one to one count, `found` appends a category of one event, `merge` keeps the sum of the counts,
       `remove` makes those behind it move up; the others' scores keep their bits through all of these.
+    - Without any category it still embeds, scores births, and founds.
     - Export and import are the identity, bit for bit, in the state, in scores and in what is learnt afterwards.
     - An exported state does not change when the density learns on, nor when one that imported it does.
     """
@@ -35,11 +38,13 @@ def check_density(
     density = _fitted(make, features, classes)
     _check_fit(density, features, classes)
     _check_scores(density, events)
-    _check_counts(density, events)
+    _check_learning(density, density.embed(events))
     _check_scores(density, events)
-    _check_places(make, features, classes, events)
+    points = density.embed(events)
+    _check_places(_fitted(make, features, classes), points)
+    _check_emptied(_fitted(make, features, classes), events)
     _check_identity(make, density, events)
-    _check_independence(make, density, events)
+    _check_independence(make, density, points)
 
 
 def _fitted(make: Callable[[], Density], features: Matrix, classes: npt.NDArray[np.int64]) -> Density:
@@ -55,99 +60,156 @@ def _check_fit(density: Density, features: Matrix, classes: npt.NDArray[np.int64
 
 
 def _check_scores(density: Density, events: Matrix) -> None:
-    before = _bytes(density.export_state())
-    scores, births = density.score(events), density.score_birth(events)
-    expect_equal(scores.shape, (len(events), len(density.counts)), "score must have the shape (B, K)")
+    """Whatever stands beside an event, its figures have the same bits; and looking changes nothing."""
+    before, given = _bytes(density.export_state()), events.copy()
+    points = density.embed(events)
+    births = density.score_birth(points)
+    expect_equal(len(points), len(events), "embed must give one point an event")
     expect_equal(births.shape, (len(events),), "score_birth must have the shape (B,)")
+    for part in _parts(len(events)):
+        law = f"events {np.array2string(part, threshold=10)} must"
+        expect_equal(_bits(density.embed(events[part])), _bits(points[part]), f"{law} be embedded as among all")
+        law = f"{law} have the same scores as births as among all"
+        expect_equal(_bits(density.score_birth(points[part])), _bits(births[part]), law)
+    scores = _scores(density, points)
     generator = np.random.default_rng(SEED)
-    half = len(events) // 2
-    parts = [np.array([place]) for place in range(len(events))]
-    parts += [np.arange(half), np.arange(half, len(events)), generator.permutation(len(events)), np.arange(0)]
-    for part in parts:
-        law = f"events {_some(part)} must have the same scores as among all"
-        expect_equal(_bits(density.score(events[part])), _bits(scores[part]), law)
-        expect_equal(_bits(density.score_birth(events[part])), _bits(births[part]), f"as a birth, {law}")
-    for event, row in zip(events, scores, strict=True):
-        for size in (1, len(row), int(generator.integers(len(row) + 1))):
+    for point, row in zip(points, scores, strict=True):
+        for size in (0, 1, len(row), int(generator.integers(len(row) + 1))):
             places = generator.permutation(len(row))[:size].tolist()
-            law = f"score_some of categories {places} must have the bits of score"
-            expect_equal(_bits(density.score_some(event, places)), _bits(row[places]), law)
-    expect_equal(_bytes(density.export_state()), before, "scoring must change nothing")
+            law = f"scores under categories {places} must have the bits of those under all"
+            expect_equal(_bits(density.score(point, places)), _bits(row[places]), law)
+    _check_rows(density, density.screen(points), points, 0)
+    expect_equal(_bytes(density.export_state()), before, "embedding, screening and scoring must change nothing")
+    expect_equal(_bits(events), _bits(given), "a density must not change the events it is given")
 
 
-def _check_counts(density: Density, events: Matrix) -> None:
-    """Learn some events; the counts say of each to whom it went."""
-    for place, event in enumerate(events):
+def _parts(size: int) -> Iterator[npt.NDArray[np.intp]]:
+    half = size // 2
+    yield from (np.array([place]) for place in range(size))
+    yield from (np.arange(0), np.arange(half), np.arange(half, size), np.arange(size)[::-2])
+    yield np.random.default_rng(SEED).permutation(size)
+
+
+def _check_learning(density: Density, points: Matrix) -> None:
+    """Learn a batch: the counts say of each event to whom it went, the screening what it changed."""
+    screening = density.screen(points)
+    for place, point in enumerate(points):
+        screening.row(place)[:] = np.nan
         wanted, category = density.counts.tolist(), place % len(density.counts)
         if place % 3:
             wanted[category] += 1
-            density.absorb(category, event)
+            density.absorb(category, point)
         else:
+            category = len(wanted)
             wanted.append(1)
-            density.found(event)
+            density.found(point)
+        screening.refresh(place, category)
         expect_equal(density.counts.tolist(), wanted, "absorb adds one to its category, found appends a category of 1")
-    expect(density.dimension == events.shape[1], "learning must not change the dimension")
+        _check_rows(density, screening, points, place + 1)
 
 
-def _check_places(
-    make: Callable[[], Density], features: Matrix, classes: npt.NDArray[np.int64], events: Matrix
-) -> None:
+def _check_rows(density: Density, screening: Screening, points: Matrix, start: int) -> None:
+    """What is screened from `start` on is what would be scored now."""
+    for place in range(start, len(points)):
+        row, scores = screening.row(place), density.score(points[place], range(len(density.counts)))
+        expect_equal(row.shape, scores.shape, "a row of the screening must have one entry a category")
+        law = f"the screening of event {place} after {start} were learnt"
+        if screening.blur:
+            # Equal is equal, infinities too.
+            off = max((abs(one - other) for one, other in zip(row, scores, strict=True) if one != other), default=0.0)
+            expect(bool(off <= screening.blur), f"{law} is off by {off} nats, more than its blur {screening.blur}")
+        else:
+            expect_equal(_bits(row), _bits(scores), f"{law} must have the bits of the scores, its blur is 0")
+
+
+def _check_places(density: Density, points: Matrix) -> None:
     """Whatever happens to one category, the others are only moved."""
-    density = _fitted(make, features, classes)
-    for event in events[:3]:
-        density.found(event)
-    scores = density.score(events)
-    density.absorb(1, events[3])
+    for point in points[:3]:
+        density.found(point)
+    scores = _scores(density, points)
+    density.absorb(1, points[3])
     others = [place for place in range(len(density.counts)) if place != 1]
     law = "the other categories must keep their scores, bit for bit"
-    expect_equal(_bits(density.score(events)[:, others]), _bits(scores[:, others]), f"absorbing, {law}")
+    expect_equal(_bits(_scores(density, points)[:, others]), _bits(scores[:, others]), f"absorbing, {law}")
     density.remove(1)
-    expect_equal(_bits(density.score(events)), _bits(scores[:, others]), f"removing moves up those behind, and {law}")
+    expect_equal(
+        _bits(_scores(density, points)), _bits(scores[:, others]), f"removing moves up those behind, and {law}"
+    )
     counts = density.counts.tolist()
     density.merge(0, 2)
     wanted = [counts[0] + counts[2], counts[1], *counts[3:]]
     expect_equal(density.counts.tolist(), wanted, "merge must keep the sum of the counts and move up those behind")
     untouched = [others[1], *others[3:]]
-    expect_equal(_bits(density.score(events)[:, 1:]), _bits(scores[:, untouched]), f"merging, {law}")
+    expect_equal(_bits(_scores(density, points)[:, 1:]), _bits(scores[:, untouched]), f"merging, {law}")
     density.merge(2, 0)
     expect_equal(density.counts.tolist(), [wanted[1], wanted[2] + wanted[0], *wanted[3:]], "merge may go backwards")
+    _check_rows(density, density.screen(points), points, 0)
+
+
+def _check_emptied(density: Density, events: Matrix) -> None:
+    """All categories removed, it founds new ones."""
+    births = density.score_birth(density.embed(events))
+    while len(density.counts):
+        density.remove(0)
+    points = density.embed(events)
+    expect_equal(_bits(density.score_birth(points)), _bits(births), "without a category births must score the same")
+    screening = density.screen(points)
+    _check_rows(density, screening, points, 0)
+    density.found(points[0])
+    screening.refresh(0, 0)
+    _check_rows(density, screening, points, 1)
+    expect_equal(density.counts.tolist(), [1], "without a category an event must found one")
 
 
 def _check_identity(make: Callable[[], Density], density: Density, events: Matrix) -> None:
-    state = density.export_state()
+    state, points = density.export_state(), density.embed(events)
     expect_equal(len(state.categories), len(density.counts), "a state must have the arrays of every category")
     copy = make()
     copy.import_state(state)
     expect_equal(_bytes(copy.export_state()), _bytes(state), "importing must be the inverse of exporting, bit for bit")
     expect_equal(copy.counts.tolist(), density.counts.tolist(), "importing must restore the counts")
     expect_equal(copy.dimension, density.dimension, "importing must restore the dimension")
-    expect_equal(_bits(copy.score(events)), _bits(density.score(events)), "an imported state must score alike")
+    expect_equal(_bits(copy.embed(events)), _bits(points), "an imported state must embed alike, bit for bit")
+    _check_alike(copy, density, points)
     for one in (density, copy):
-        _learn(one, events)
+        _learn(one, points)
     law = "an imported state must learn alike, bit for bit"
     expect_equal(_bytes(copy.export_state()), _bytes(density.export_state()), law)
+    _check_alike(copy, density, points)
 
 
-def _check_independence(make: Callable[[], Density], density: Density, events: Matrix) -> None:
+def _check_alike(copy: Density, density: Density, points: Matrix) -> None:
+    law = "an imported state must score alike, bit for bit"
+    expect_equal(_bits(_scores(copy, points)), _bits(_scores(density, points)), law)
+    expect_equal(_bits(copy.score_birth(points)), _bits(density.score_birth(points)), law)
+
+
+def _check_independence(make: Callable[[], Density], density: Density, points: Matrix) -> None:
     state = density.export_state()
     before = _bytes(state)
     first, second = make(), make()
     first.import_state(state)
     second.import_state(state)
-    _learn(density, events)
+    _learn(density, points)
     expect_equal(_bytes(state), before, "an exported state must not change when the density learns on")
-    _learn(first, events)
+    _learn(first, points)
     expect_equal(_bytes(state), before, "a state must not change when one that imported it learns on")
     expect_equal(_bytes(second.export_state()), before, "two that imported one state must not share anything")
 
 
-def _learn(density: Density, events: Matrix) -> None:
-    density.absorb(0, events[0])
-    density.found(events[1])
-    density.absorb(len(density.counts) - 1, events[2])
+def _learn(density: Density, points: Matrix) -> None:
+    density.absorb(0, points[0])
+    density.found(points[1])
+    density.absorb(len(density.counts) - 1, points[2])
     density.merge(0, 1)
     density.remove(0)
-    density.found(events[3])
+    density.found(points[3])
+
+
+def _scores(density: Density, points: Matrix) -> Matrix:
+    """Scores of every point under every category."""
+    everybody = range(len(density.counts))
+    return np.reshape([density.score(point, everybody) for point in points], (len(points), len(everybody)))
 
 
 def _bytes(state: DensityState) -> bytes:
@@ -155,8 +217,4 @@ def _bytes(state: DensityState) -> bytes:
 
 
 def _bits(values: npt.NDArray[Any]) -> tuple[tuple[int, ...], bytes]:
-    return values.shape, np.ascontiguousarray(values, dtype=np.float64).tobytes()
-
-
-def _some(places: npt.NDArray[Any]) -> str:
-    return np.array2string(places, threshold=10)
+    return values.shape, np.ascontiguousarray(values).tobytes()

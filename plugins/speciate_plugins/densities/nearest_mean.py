@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from speciate.errors import StateMismatchError, SupportError
 from speciate.hooks import Provider, hookimpl
-from speciate.stages import Density, DensityState, Matrix, Vector
+from speciate.screening import ExactScreening
+from speciate.stages import Density, DensityState, Matrix, Screening, Vector
 from speciate_schemas import Array, Strict
 
 
@@ -56,31 +57,33 @@ class NearestMean:
         self._between = _between(means, counts, within)
         self._means, self.counts = means, counts.astype(np.int64)
 
-    def score(self, batch: Matrix) -> Matrix:
-        """See `Density`."""
-        variances = self._within * (1.0 + 1.0 / self.counts)
-        # Event by event: a matrix product over the batch would be faster, but its last bits depend on the batch.
-        distances = [_square_distances(self._means, event) for event in batch]
-        return _log_density(np.array(distances).reshape(len(batch), len(self.counts)), variances, self.dimension)
+    def embed(self, batch: Matrix) -> Matrix:
+        """See `Density`. The features are their own coordinates."""
+        return batch
 
-    def score_some(self, event: Vector, categories: Sequence[int]) -> Vector:
+    def screen(self, points: Matrix) -> Screening:
         """See `Density`."""
-        variances = self._within * (1.0 + 1.0 / self.counts[categories])
-        return _log_density(_square_distances(self._means[categories], event), variances, self.dimension)
+        return ExactScreening(self, points)
 
-    def score_birth(self, batch: Matrix) -> Vector:
+    def score(self, point: Vector, categories: Sequence[int]) -> Vector:
         """See `Density`."""
-        distances = np.array([_square_distances(self._centre[None], event)[0] for event in batch])
+        places = np.asarray(categories, dtype=np.intp)
+        variances = self._within * (1.0 + 1.0 / self.counts[places])
+        return _log_density(_square_distances(self._means[places], point), variances, self.dimension)
+
+    def score_birth(self, points: Matrix) -> Vector:
+        """See `Density`."""
+        distances = np.array([_square_distances(self._centre[None], point)[0] for point in points])
         return _log_density(distances, np.float64(self._within + self._between), self.dimension)
 
-    def absorb(self, category: int, event: Vector) -> None:
+    def absorb(self, category: int, point: Vector) -> None:
         """See `Density`."""
         self.counts[category] += 1
-        self._means[category] += (event - self._means[category]) / self.counts[category]
+        self._means[category] += (point - self._means[category]) / self.counts[category]
 
-    def found(self, event: Vector) -> None:
+    def found(self, point: Vector) -> None:
         """See `Density`."""
-        self._means = np.concatenate((self._means, event[None]))
+        self._means = np.concatenate((self._means, point[None]))
         self.counts = np.append(self.counts, 1)
 
     def merge(self, keep: int, absorb: int) -> None:

@@ -32,7 +32,7 @@ def test_json_agrees_with_the_report_and_the_answers(finished):
     assert found["outcomes"] == report["tally"]
     assert found["snapshot_sequence"] == found["committed_sequence"] == EVENTS
     assert (found["density"], found["policy"], found["dimension"]) == ("nearest-mean", "dp", 16)
-    assert found["options"] == {"alpha": 0.001}
+    assert found["options"] == {"alpha": 0.001, "prior": "dp"}
     assert set(found["estimated"]) >= {"within", "between"}
     assert found["store"] == str(config.parent / "out" / "state")
     assert found["plugins"].keys() >= {"source.eventlog", "source.npz", "density.nearest-mean", "policy.dp"}

@@ -26,7 +26,8 @@ def make(alpha: float = 1.0) -> Policy:
 
 def decide(policy: Policy, case: list[tuple[float, int]], birth: float) -> Choice:
     log_density = np.array([density for density, _ in case], dtype=np.float64)
-    return policy.choose(log_density, np.array([count for _, count in case], dtype=np.int64), birth)
+    counts = np.array([count for _, count in case], dtype=np.int64)
+    return policy.choose(*policy.weigh(log_density, counts, birth))
 
 
 @pytest.mark.parametrize("alpha", [1e-300, 1e-9, 1.0, 1e9])

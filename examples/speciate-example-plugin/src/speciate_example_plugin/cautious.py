@@ -31,13 +31,15 @@ class CautiousPolicy:
     def __init__(self, options: CautiousOptions) -> None:
         self._caution = options.caution
 
-    def choose(self, log_density: Vector, counts: npt.NDArray[np.int64], log_birth: float) -> Choice:
+    def weigh(self, log_density: Vector, counts: npt.NDArray[np.int64], log_birth: float) -> tuple[Vector, float]:
         """See `speciate.stages.Policy`."""
         log_prior = -math.log(len(counts) + math.exp(-self._caution))
-        birth = log_birth - self._caution + log_prior
-        if not len(counts):
+        return log_density + log_prior, log_birth - self._caution + log_prior
+
+    def choose(self, evidence: Vector, birth: float) -> Choice:
+        """See `speciate.stages.Policy`."""
+        if not len(evidence):
             return Choice(BIRTH, birth, None, 1.0)
-        evidence = log_density + log_prior
         best = int(evidence.argmax())
         top = float(evidence[best])
         leader = max(top, birth)
@@ -47,8 +49,8 @@ class CautiousPolicy:
         probability = 1.0 / (float(np.exp(evidence - leader).sum()) + math.exp(birth - leader))
         if birth > top:
             return Choice(BIRTH, birth, birth - top, probability)
-        evidence[best] = -math.inf
-        return Choice(best, top, top - max(birth, float(evidence.max())), probability)
+        second = max(birth, float(np.delete(evidence, best).max(initial=-math.inf)))
+        return Choice(best, top, top - second, probability)
 
 
 @hookimpl

@@ -1,0 +1,87 @@
+"""Mahalanobis: running means under one fixed covariance, the metric of the paper's threshold baseline (appendix N).
+
+Category k predicts N(z̄_k, Σ_within): its mean is that of its events, and Σ_within is the covariance within the support
+classes, shrunk as in `full` and never learnt again, so
+
+    log p(z | k) = c - ½ (z - z̄_k)ᵀ Σ_within⁻¹ (z - z̄_k),   c = -½ log|2π Σ_within|
+
+with c the same for all categories: to threshold the log density is to threshold the distance. A threshold rule does not
+ask for births; for a policy that does, one is predicted by N(μ₀, (1 + 1/κ₀) Σ_within), the Gaussian of a category whose
+mean is not known yet. In the coordinates of `full`, where Ψ₀ = n₀ Σ_within is the identity, the distance is n₀ ‖y-m‖².
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from speciate.hooks import Provider, hookimpl
+from speciate.stages import Density, Matrix, Screening, Vector
+from speciate_plugins.densities.full import FullDensity, FullOptions, FullScreening
+
+
+class MahalanobisOptions(FullOptions, frozen=True):
+    """Options of the density `mahalanobis`: those of `full`. `n_cap` cancels out; `kappa0`, `mean`: births only."""
+
+
+class MahalanobisDensity(FullDensity):
+    """Categories as counts and means, in coordinates whitened by the prior; none has a row."""
+
+    def __init__(self, options: MahalanobisOptions) -> None:
+        super().__init__(options)
+
+    def screen(self, points: Matrix) -> Screening:
+        """See `Density`."""
+        return MahalanobisScreening(self, points, self._prior.strength)
+
+    def score_birth(self, points: Matrix) -> Vector:
+        """See `Density`."""
+        prior = self._prior
+        wider = 1.0 + 1.0 / prior.kappa
+        constant = self._constant() - 0.5 * prior.dimension * math.log(wider)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = np.array([constant - 0.5 * prior.strength / wider * float(point @ point) for point in points])
+        # What is too far out for `full` is so here.
+        return np.where(np.isfinite(super().score_birth(points)), scores, -np.inf)
+
+    def merge(self, keep: int, absorb: int) -> None:
+        """See `Density`."""
+        both = self._weights[[keep, absorb]]
+        self.means[keep] = both @ self.means[[keep, absorb]] / both.sum()
+        self._weights[keep] = both.sum()
+        self.counts[keep] += self.counts[absorb]
+        self._renew(keep)
+        self.remove(absorb)
+
+    def log_density(self, squares: Matrix, places: npt.NDArray[np.intp] | slice) -> Matrix:  # noqa: ARG002  # all alike
+        """From squared distances to log densities."""
+        density: Matrix = self._constant() - 0.5 * self._prior.strength * np.maximum(squares, 0.0)
+        return density
+
+    def _constant(self) -> float:
+        prior = self._prior
+        return -0.5 * (prior.dimension * math.log(2.0 * math.pi / prior.strength) + prior.log_det)
+
+    def _update(self, category: int, point: Vector) -> None:
+        self._weights[category] += 1.0
+        self.means[category] += (point - self.means[category]) / self._weights[category]
+        self._renew(category)
+
+
+class MahalanobisScreening(FullScreening):
+    """As for `full`, but that the log density falls by n₀/2 a unit of the square, wherever."""
+
+    def __init__(self, density: MahalanobisDensity, points: Matrix, strength: float) -> None:
+        super().__init__(density, points)
+        self._strength = strength
+
+    def _unsure(self, place: int, squares: Vector) -> npt.NDArray[np.bool_]:  # noqa: ARG002  # wherever
+        error = 2.0 * self._rounding * (self._norms[place] + self._density.mean_norms)
+        unsure: npt.NDArray[np.bool_] = error * self._strength > self.blur
+        return unsure
+
+
+@hookimpl
+def speciate_density() -> Provider[Density]:
+    """Provide the density."""
+    return Provider(options=MahalanobisOptions, create=MahalanobisDensity)
