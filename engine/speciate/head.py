@@ -61,7 +61,7 @@ class _Entry:
 class Head:
     """Folds feature vectors into categories, one decision an event.
 
-    >>> head = Head.fit(features, labels, density="nearest-mean", policy="dp", alpha=1e-9)  # doctest: +SKIP
+    >>> head = Head.fit(features, labels, density="full", policy="dp", alpha="auto")  # doctest: +SKIP
     >>> head.step(vector).category  # doctest: +SKIP
     """
 
