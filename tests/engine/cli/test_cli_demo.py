@@ -30,7 +30,8 @@ def shown(tmp_path_factory):
 def told(shown):
     """The same demo once more, for programs."""
     done = must("demo", "--json", cwd=shown[0].parent)
-    assert done.stderr == ""
+    # On a slow machine progress is told every ten seconds; nothing else may be.
+    assert all(json.loads(line)["message"] == "running" for line in done.stderr.splitlines())
     return json.loads(done.stdout)
 
 
