@@ -41,7 +41,9 @@ CLI = """\
 # Command line
 
 Each command tells its arguments and options with `--help`. Results go to standard output, progress, logs and errors
-to standard error."""
+to standard error. The command runs with one BLAS thread, which is fastest for the small products of a head; set
+`OPENBLAS_NUM_THREADS` for another number. In a program that imports Speciate it is yours to set, before NumPy is
+imported."""
 
 FAILING = """\
 ## Exit codes

@@ -4,6 +4,7 @@
 """
 
 import importlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -92,4 +93,7 @@ def group() -> None:
 
 def main() -> None:
     """The entry point of the `speciate` command."""
+    # A head multiplies many small matrices, where a second BLAS thread costs more than it gives; whoever knows better
+    # sets it. It must be set before NumPy is imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     group.main(prog_name="speciate")

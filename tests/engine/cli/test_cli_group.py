@@ -167,3 +167,14 @@ def test_a_reader_that_goes_away_is_no_error_worth_a_traceback():
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(("given", "used"), [(None, "1"), ("3", "3")])
+def test_one_blas_thread_unless_told_otherwise(monkeypatch, given, used):
+    monkeypatch.setattr(cli.group, "main", lambda **_: None)
+    # Set first, so that it is put back as it was whoever changes it.
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", given or "")
+    if given is None:
+        del os.environ["OPENBLAS_NUM_THREADS"]
+    cli.main()
+    assert os.environ["OPENBLAS_NUM_THREADS"] == used
