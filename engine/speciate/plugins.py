@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, distributions
+from importlib.metadata import Distribution, EntryPoint, distributions
 from typing import Any
 
 import pluggy
@@ -18,6 +18,8 @@ from speciate.logs import get_logger
 from speciate_schemas import Strict
 
 log = get_logger(__name__)
+
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, order=True)
@@ -116,9 +118,9 @@ def _discover() -> Iterator[EntryPoint]:
     """The entry points of our group. One package with unreadable metadata must not hide all the others."""
     seen: set[str] = set()
     for distribution in distributions():
-        name = (distribution.name or "").lower().replace("_", "-")
+        name = _said(distribution, "Name").lower().replace("_", "-")
         # The first of a name on the path is the one that is imported; another copy behind it does not count.
-        if name in seen:
+        if name in seen and name != UNKNOWN:
             continue
         seen.add(name)
         try:
@@ -129,12 +131,16 @@ def _discover() -> Iterator[EntryPoint]:
 
 def _info(entry: EntryPoint) -> PluginInfo:
     stage, _, name = entry.name.partition(".")
-    # Metadata that was half removed has neither name nor version; that must not keep the others from being listed.
-    package = (entry.dist and entry.dist.name) or "unknown"
-    version = (entry.dist and entry.dist.version) or "unknown"
+    package, version = (_said(entry.dist, key) for key in ("Name", "Version"))
     if stage in STAGES and name:
         return PluginInfo(stage, name, package, version, entry.value)
     return PluginInfo("?", entry.name, package, version, entry.value)
+
+
+def _said(distribution: Distribution | None, key: str) -> str:
+    """What a package's metadata says. Half removed it says nothing; that must not keep the others from being listed."""
+    metadata = distribution.metadata if distribution is not None else None
+    return metadata[key] if metadata is not None and key in metadata else UNKNOWN
 
 
 def _load(info: PluginInfo) -> Provider[Any]:
