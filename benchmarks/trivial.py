@@ -55,13 +55,18 @@ class TrivialDensity:
         """No difference."""
         return np.zeros(len(points))
 
-    def absorb(self, category: int, point: Vector) -> None:  # noqa: ARG002
+    def absorb(self, category: int, point: Vector) -> float:  # noqa: ARG002
         """Count."""
         self.counts[category] += 1
+        return 0.0
 
     def found(self, point: Vector) -> None:
         """Never happens: the policy never chooses a birth."""
         raise NotImplementedError
+
+    def verify(self) -> Vector:
+        """Nothing to go wrong."""
+        return np.zeros(len(self.counts))
 
     def merge(self, keep: int, absorb: int) -> None:
         """Not needed here."""

@@ -108,6 +108,7 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
         log_evidence=numbers,
         margin=st.none() | numbers,
         probability=st.floats(0, 1),
+        drift=st.none() | st.floats(0, 1e6),
         head_version=counts,
     ),
     schemas.ControlApplied: st.builds(

@@ -18,16 +18,20 @@ from speciate.errors import (
     FeatureError,
     PluginError,
     StateMismatchError,
-    SupportError,
     UnknownCategoryError,
 )
 from speciate.plugins import Plugins, installed
 from speciate.sealed import load_sealed, save_sealed
 from speciate.stages import BIRTH, Choice, Density, DensityState, Matrix, Policy, Vector
+from speciate.support import check_support
 from speciate_schemas import CategoryState, HeadState
 
 NEGLIGIBLE_NATS = 50.0
-"""So far behind the best, even ten thousand categories add less to the posterior's normaliser than its last bit."""
+"""So far behind the best, even ten thousand categories add less to a posterior's normaliser than its last bit: they are
+left out of it."""
+
+SCREENED = 64
+"""Events screened at once: enough for the speed of a matrix product, few to bring up to date while they are learnt."""
 
 
 class Decision(NamedTuple):
@@ -39,6 +43,8 @@ class Decision(NamedTuple):
     log_evidence: float
     margin: float | None
     probability: float
+    drift: float | None
+    """How far the category's mean moved, in the density's own measure; None for a birth."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,7 @@ class Head:
 
         Options of the policy that are `"auto"` are tuned on a part of it; the state records what was found.
         """
-        matrix, names, classes = _support(features, labels)
+        matrix, names, classes = check_support(features, labels)
         self._density.fit(matrix, classes)
         density, policy = self._chosen
         self._chosen = (density, tuned(density, policy, matrix, classes))
@@ -153,7 +159,12 @@ class Head:
         All events are screened at once; while walking them, the categories that could matter are scored exactly, as
         they are by then. So the decisions, and every figure with them, are those of one at a time.
         """
-        points = self._density.embed(batch)
+        decisions: list[Decision | FeatureError] = []
+        for start in range(0, len(batch), SCREENED):
+            decisions += self._decide(self._density.embed(batch[start : start + SCREENED]))
+        return decisions
+
+    def _decide(self, points: Matrix) -> list[Decision | FeatureError]:
         screening = self._density.screen(points)
         births = self._density.score_birth(points).tolist()
         decisions: list[Decision | FeatureError] = []
@@ -168,24 +179,31 @@ class Head:
         return decisions
 
     def _choose(self, row: Vector, blur: float, point: Vector, log_birth: float) -> Choice:
-        """Let the policy choose, on exact scores wherever they can show."""
-        weighed = self._policy.weigh(row, self._density.counts, log_birth)
-        if blur:
-            contenders = _contenders(*weighed, blur)
-            row[contenders] = self._density.score(point, contenders)
-            weighed = self._policy.weigh(row, self._density.counts, log_birth)
-        return self._policy.choose(*weighed)
+        """Let the policy choose, on exact scores of all that can show in the choice."""
+        evidence, birth = self._policy.weigh(row, self._density.counts, log_birth)
+        if not blur:
+            return self._policy.choose(evidence, birth)
+        contenders = _contenders(evidence, birth, 2.0 * blur)
+        if not contenders:
+            return self._policy.choose(evidence, birth)
+        row[contenders] = self._density.score(point, contenders)
+        evidence, birth = self._policy.weigh(row, self._density.counts, log_birth)
+        exact = evidence[contenders]
+        # Who is among the contenders may depend on the batch; who is left on exact scores alone.
+        left = _contenders(exact, birth, 0.0) if len(contenders) > 1 else [0]
+        choice = self._policy.choose(exact[left], birth)
+        return choice if choice.category == BIRTH else choice._replace(category=contenders[left[choice.category]])
 
     def _apply(self, choice: Choice, point: Vector) -> tuple[Decision, int]:
         """Learn what was chosen; the decision as the outside sees it, and the category's place."""
         if not 0.0 <= choice.probability <= 1.0:
             raise PluginError(f"policy {self._chosen[1].name!r} gave probability {choice.probability}: not in 0 … 1")
         born = choice.category == BIRTH
-        place = self._found(point) if born else self._absorb(choice.category, point)
+        place, drift = self._found(point) if born else self._absorb(choice.category, point)
         entry = self._entries[place]
         # A runner-up without any evidence is no runner-up.
         margin = choice.margin if choice.margin is not None and math.isfinite(choice.margin) else None
-        return Decision(entry.id, born, entry.label, choice.log_evidence, margin, choice.probability), place
+        return Decision(entry.id, born, entry.label, choice.log_evidence, margin, choice.probability, drift), place
 
     def learn(self, event: Vector, category: int, *, birth: bool) -> None:
         """Apply a decision that was made before, without deciding again."""
@@ -223,6 +241,14 @@ class Head:
         self._density.remove(place)
         del self._entries[place]
         self.version += 1
+
+    def verify(self) -> dict[int, float]:
+        """How far rounding has moved each category's log scores, in nats, by its number.
+
+        The state is factored again in double precision from what it keeps, and compared with the figures it is scored
+        by. Looks only; takes about as long as a few events a category.
+        """
+        return dict(zip((entry.id for entry in self._entries), self._density.verify().tolist(), strict=True))
 
     def state(self) -> HeadState:
         """Everything needed to go on exactly here; later learning does not change it."""
@@ -268,17 +294,17 @@ class Head:
         """Read a head that `save` wrote; a damaged or foreign file is refused."""
         return cls.from_state(load_sealed(Path(path), HeadState), plugins)
 
-    def _absorb(self, place: int, point: Vector) -> int:
-        self._density.absorb(place, point)
+    def _absorb(self, place: int, point: Vector) -> tuple[int, float]:
+        drift = self._density.absorb(place, point)
         self.version += 1
-        return place
+        return place, drift
 
-    def _found(self, point: Vector) -> int:
+    def _found(self, point: Vector) -> tuple[int, None]:
         self._density.found(point)
         self._entries.append(_Entry(self._next_category, None, known=False))
         self._next_category += 1
         self.version += 1
-        return self.size - 1
+        return self.size - 1, None
 
     def _place(self, category: int) -> int:
         # Entries are ordered by id for ever: births append the next number and removals keep the order.
@@ -288,14 +314,12 @@ class Head:
         raise UnknownCategoryError(f"there is no category {category}: it was merged, forgotten or never born")
 
 
-def _contenders(evidence: Vector, birth: float, blur: float) -> list[int]:
-    """The categories whose exact score can show in a decision: those near the best, and the runner-up."""
-    if len(evidence) <= 2:  # noqa: PLR2004  # the best and the runner-up
-        return list(range(len(evidence)))
-    second, best = np.partition(evidence, -2)[-2:]
-    cutoff = min(max(best, birth) - NEGLIGIBLE_NATS, second) - 2.0 * blur
-    contenders: list[int] = np.flatnonzero(~(evidence < cutoff)).tolist()
-    return contenders
+def _contenders(evidence: Vector, birth: float, slack: float) -> list[int]:
+    """The categories that can show in a choice: those near the best hypothesis, and the runner-up."""
+    leaders = np.partition(evidence, -2)[-2:] if len(evidence) > 2 else evidence  # noqa: PLR2004  # two lead
+    *_, second, best = sorted([-math.inf, birth, *leaders.tolist()])
+    found: list[int] = (evidence >= min(best - NEGLIGIBLE_NATS, second) - slack).nonzero()[0].tolist()
+    return found
 
 
 def _choose_both(plugins: Plugins, density: str, policy: str, options: dict[str, Any]) -> tuple[Chosen, Chosen]:
@@ -316,25 +340,3 @@ def _choose_both(plugins: Plugins, density: str, policy: str, options: dict[str,
         choose(plugins, "density", section("density", density), "density"),
         choose(plugins, "policy", section("policy", policy), "policy"),
     )
-
-
-def _support(
-    features: npt.ArrayLike, labels: Sequence[Any] | npt.NDArray[Any]
-) -> tuple[Matrix, list[str], npt.NDArray[np.int64]]:
-    """Check a support set: the matrix, the names of its classes in sorted order, and each row's class."""
-    try:
-        matrix = np.asarray(features, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise SupportError(f"support features are not a matrix of numbers: {error}") from error
-    if matrix.ndim != 2 or matrix.size == 0:  # noqa: PLR2004  # a matrix has two axes
-        raise SupportError(f"support features have shape {matrix.shape}: give a matrix (N, d) with N, d ≥ 1")
-    if len(labels) != len(matrix):
-        raise SupportError(f"{len(matrix)} support features but {len(labels)} labels: give one label a row")
-    if not np.isfinite(matrix).all():
-        row = int(np.argwhere(~np.isfinite(matrix).all(axis=1))[0, 0])
-        raise SupportError(f"support row {row} holds NaN or infinity: clean or drop it")
-    names = np.asarray(labels)
-    if names.ndim != 1 or names.dtype.kind not in "USbiuf":
-        raise SupportError(f"support labels are {names.dtype} of shape {names.shape}: give one text or number a row")
-    values, classes = np.unique(names, return_inverse=True)
-    return matrix, [str(value) for value in values], classes.astype(np.int64).reshape(-1)

@@ -150,8 +150,8 @@ class Density(Protocol):
     def score_birth(self, points: Matrix) -> Vector:
         """Log predictive density of each point under a category not seen yet, shape (B,)."""
 
-    def absorb(self, category: int, point: Vector) -> None:
-        """Learn that the point belongs to the category."""
+    def absorb(self, category: int, point: Vector) -> float:
+        """Learn that the point belongs to the category; how far its mean moved, in the density's own measure."""
 
     def found(self, point: Vector) -> None:
         """Append a category that holds just this point."""
@@ -161,6 +161,9 @@ class Density(Protocol):
 
     def remove(self, category: int) -> None:
         """Remove a category; those behind it move up."""
+
+    def verify(self) -> Vector:
+        """For each category, how far rounding has moved its log scores from what its state says, in nats."""
 
     def export_state(self) -> DensityState:
         """Everything needed to go on, as arrays that later learning does not change."""
@@ -189,7 +192,10 @@ class Policy(Protocol):
         """The evidence of each category, growing with its own log density alone, and that of a birth."""
 
     def choose(self, evidence: Vector, birth: float) -> Choice:
-        """Choose a category by its place, or `BIRTH`. There may be no category yet."""
+        """Choose a category by its place, or `BIRTH`. There may be no category yet.
+
+        Hypotheses that are hopelessly behind the best, and are not its runner-up, may have been left out.
+        """
 
 
 class Sink(Protocol):

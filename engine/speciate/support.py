@@ -1,5 +1,6 @@
 """The support set: labelled events from any source, as the matrix and labels a head is fitted to."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy.typing as npt
 from speciate.admission import features_of
 from speciate.encoding import encode_records
 from speciate.errors import EventError, SupportError
-from speciate.stages import Encoder, Record, Source
+from speciate.stages import Encoder, Matrix, Record, Source
 from speciate.threads import in_thread
 from speciate_schemas import FeatureEvent, ImageEvent
 
@@ -47,3 +48,25 @@ def _labelled(record: Record) -> tuple[npt.NDArray[Any], str]:
     if label is None:
         raise SupportError(f"{record.origin} of the support set has no label: every support event needs one")
     return vector, label
+
+
+def check_support(
+    features: npt.ArrayLike, labels: Sequence[Any] | npt.NDArray[Any]
+) -> tuple[Matrix, list[str], npt.NDArray[np.int64]]:
+    """Check a support set: the matrix, the names of its classes in sorted order, and each row's class."""
+    try:
+        matrix = np.asarray(features, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise SupportError(f"support features are not a matrix of numbers: {error}") from error
+    if matrix.ndim != 2 or matrix.size == 0:  # noqa: PLR2004  # a matrix has two axes
+        raise SupportError(f"support features have shape {matrix.shape}: give a matrix (N, d) with N, d ≥ 1")
+    if len(labels) != len(matrix):
+        raise SupportError(f"{len(matrix)} support features but {len(labels)} labels: give one label a row")
+    if not np.isfinite(matrix).all():
+        row = int(np.argwhere(~np.isfinite(matrix).all(axis=1))[0, 0])
+        raise SupportError(f"support row {row} holds NaN or infinity: clean or drop it")
+    names = np.asarray(labels)
+    if names.ndim != 1 or names.dtype.kind not in "USbiuf":
+        raise SupportError(f"support labels are {names.dtype} of shape {names.shape}: give one text or number a row")
+    values, classes = np.unique(names, return_inverse=True)
+    return matrix, [str(value) for value in values], classes.astype(np.int64).reshape(-1)

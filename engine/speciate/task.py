@@ -239,6 +239,7 @@ def _assignment(record: Record, decision: Decision, version: int) -> Assignment:
         log_evidence=decision.log_evidence,
         margin=decision.margin,
         probability=decision.probability,
+        drift=decision.drift,
         head_version=version,
     )
 

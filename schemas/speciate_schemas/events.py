@@ -94,6 +94,10 @@ class Assignment(Wire, frozen=True, tag="assignment.v1", gc=False):
         float | None, msgspec.Meta(description="Log evidence over the runner-up; null if there was none.")
     ]
     probability: Annotated[float, msgspec.Meta(ge=0, le=1, description="Posterior probability of the choice.")]
+    drift: Annotated[
+        float | None,
+        msgspec.Meta(description="How far the category's mean moved, as its density measures it; null at a birth."),
+    ]
     head_version: Annotated[int, msgspec.Meta(ge=0, description="Changes the head had seen before it decided.")]
 
 

@@ -126,6 +126,7 @@ async def test_a_broken_sink_is_noticed(tmp_path, kind, law) -> None:
             log_evidence=0.0,
             margin=None,
             probability=1.0,
+            drift=None,
             head_version=n,
         )
         for n in range(10)

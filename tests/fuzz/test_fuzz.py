@@ -108,7 +108,7 @@ def test_each_rejection_has_one_dead_letter_with_the_original_bytes(fuzzed):
 
 def test_good_events_are_decided_as_if_they_were_alone(fuzzed):
     _, (answers, _, _), (alone, _, _) = fuzzed
-    fields = ("id", "category", "label", "birth", "log_evidence", "margin", "probability", "head_version")
+    fields = ("id", "category", "label", "birth", "log_evidence", "margin", "probability", "drift", "head_version")
 
     def decisions(found: list) -> list[tuple]:
         return [tuple(getattr(one, field) for field in fields) for one in found if isinstance(one, Assignment)]

@@ -94,6 +94,7 @@ _VALUES = (
         log_evidence=-12.5,
         margin=0.75,
         probability=0.875,
+        drift=0.03125,
         head_version=11,
     ),
     ControlApplied(id="rename-1", stream="camera-north", sequence=42, control=_RENAME, head_version=12),

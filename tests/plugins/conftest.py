@@ -68,6 +68,7 @@ def answers() -> list[Answer]:
             log_evidence=-1.5 * n,
             margin=None if n == 0 else 0.1 * n,
             probability=0.5,
+            drift=None,
             head_version=n,
         )
         for n in range(3000)

@@ -82,6 +82,7 @@ def test_an_impossible_answer_is_refused(field: str, value: float) -> None:
         log_evidence=-1.0,
         margin=None,
         probability=0.5,
+        drift=None,
         head_version=0,
     )
     spoilt = msgspec.structs.replace(answer, **{field: value})

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from speciate.conformance.expecting import expect, expect_equal
-from speciate.stages import Density, DensityState, Matrix, Screening
+from speciate.stages import Density, DensityState, Matrix, Screening, Vector
 from speciate_schemas import encode
 
 SEED = 7
@@ -27,6 +27,8 @@ def check_density(
     - Embedding, screening and scoring change nothing, and neither does exporting.
     - While a batch is learnt, one event after the other, the screening of every event still to come is within `blur`
       of its scores, and has their bits if `blur` is 0; to write to a row of it changes no other.
+    - `absorb` says how far the mean moved; `verify` says of each category, in nats, how far its scores are off: both
+      are numbers from 0 up.
     - `absorb` adds one to one count, `found` appends a category of one event, `merge` keeps the sum of the counts,
       `remove` makes those behind it move up; the others' scores keep their bits through all of these.
     - Without any category it still embeds, scores births, and founds.
@@ -98,7 +100,7 @@ def _check_learning(density: Density, points: Matrix) -> None:
         wanted, category = density.counts.tolist(), place % len(density.counts)
         if place % 3:
             wanted[category] += 1
-            density.absorb(category, point)
+            _check_measures(np.array([density.absorb(category, point)]), 1, "absorb must say how far the mean moved")
         else:
             category = len(wanted)
             wanted.append(1)
@@ -106,6 +108,14 @@ def _check_learning(density: Density, points: Matrix) -> None:
         screening.refresh(place, category)
         expect_equal(density.counts.tolist(), wanted, "absorb adds one to its category, found appends a category of 1")
         _check_rows(density, screening, points, place + 1)
+    before = _bytes(density.export_state())
+    _check_measures(density.verify(), len(density.counts), "verify must give one figure a category")
+    expect_equal(_bytes(density.export_state()), before, "verify must change nothing")
+
+
+def _check_measures(measures: Vector, count: int, law: str) -> None:
+    usable = measures.shape == (count,) and bool(np.isfinite(measures).all() and (measures >= 0.0).all())
+    expect(usable, f"{law}, finite and not negative, not {measures}")
 
 
 def _check_rows(density: Density, screening: Screening, points: Matrix, start: int) -> None:

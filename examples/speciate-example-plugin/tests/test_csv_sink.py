@@ -22,6 +22,7 @@ def assignment(sequence: int, event: str = "e", label: str | None = None, margin
         log_evidence=-1.0 / 3.0,
         margin=margin,
         probability=0.1 + 0.2,
+        drift=0.7,
         head_version=sequence,
     )
 

@@ -10,27 +10,27 @@ rows, because a QR of it keeps AᵀA. Sections of the derivation are named in th
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import qr
 from scipy.linalg.blas import dtrmv
-from scipy.special import gammaln
+from scipy.linalg.lapack import dtpqrt
 
 from speciate.errors import StateMismatchError
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Density, DensityState, Matrix, Screening, Vector
+from speciate_plugins.densities.columns import Column
 from speciate_plugins.densities.devices import namespace
 from speciate_plugins.densities.prior import Prior, PriorOptions, estimate
+from speciate_plugins.densities.row_screening import BLUR, Places, RowScreening, square_norms, too_far
 from speciate_plugins.densities.rows import RowStore
 from speciate_schemas import Array
 
-BLUR = 0.25
-"""Of a screening, in nats: more than rounding does to most scores, and little enough to leave few contenders."""
-FAR = 1e30
-"""Squared whitened distance from the prior mean at which an event is impossible: squares of it are still numbers."""
+PANEL = 32
+"""Columns LAPACK treats at once when a triangle takes in a row."""
 
 
 class FullOptions(PriorOptions, frozen=True):
@@ -55,18 +55,37 @@ class FullDensity:
         self._prior = Prior(np.empty(0), np.empty((0, 0)), 0.0, 1.0, 1.0, 0.0)
         self._reset(0)
 
+    counts: npt.NDArray[np.int64]
+    _weights: Vector
+    """Events a category has learnt from: its counts, unless frozen."""
+    means: Matrix
+    rounded_means: npt.NDArray[np.floating]
+    mean_norms: Vector
+    log_dets: Vector
+    base: Vector
+    half_degrees: Vector
+    scales: Vector
+    tolerances: Vector
+    """How far off a squared distance of nothing may be for a screening."""
+
     def _reset(self, dimension: int) -> None:
         self.rows = RowStore(dimension, self._options.dtype, namespace(self._options.device))
-        self.counts: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        self._weights = np.empty(0)
-        """Events a category has learnt from: its counts, unless frozen."""
-        self.means = np.empty((0, dimension))
-        self.rounded_means = np.empty((0, dimension), dtype=self._options.dtype)
-        self.mean_norms = np.empty(0)
-        self.log_dets = np.empty(0)
-        self.base = np.empty(0)
-        self.half_degrees = np.empty(0)
-        self.scales = np.empty(0)
+        self._columns = self._make_columns(dimension)
+        self._bind()
+
+    def _make_columns(self, dimension: int) -> dict[str, Column]:
+        numbers = ("_weights", "mean_norms", "log_dets", "base", "half_degrees", "scales", "tolerances")
+        return {
+            "counts": Column(np.int64),
+            "means": Column(np.float64, dimension),
+            "rounded_means": Column(self._options.dtype, dimension),
+            **{name: Column(np.float64) for name in numbers},
+        }
+
+    def _bind(self) -> None:
+        """The columns as attributes, now that there are more or fewer categories."""
+        for name, column in self._columns.items():
+            setattr(self, name, column.entries)
 
     @property
     def dimension(self) -> int:
@@ -76,16 +95,7 @@ class FullDensity:
     @property
     def nbytes(self) -> int:
         """See `Density`."""
-        scalars = (
-            self.counts,
-            self._weights,
-            self.log_dets,
-            self.mean_norms,
-            self.base,
-            self.half_degrees,
-            self.scales,
-        )
-        return self.rows.nbytes + self.means.nbytes + self.rounded_means.nbytes + sum(one.nbytes for one in scalars)
+        return self.rows.nbytes + sum(column.nbytes for column in self._columns.values())
 
     def fit(self, features: Matrix, classes: npt.NDArray[np.int64]) -> None:
         """See `Density`."""
@@ -111,30 +121,36 @@ class FullDensity:
 
     def screen(self, points: Matrix) -> Screening:
         """See `Density`."""
-        return FullScreening(self, points)
+        return RowScreening(self, points)
 
     def score(self, point: Vector, categories: Sequence[int]) -> Vector:
         """See `Density`."""
-        if _too_far(_square_norm(point)):
+        if too_far(square_norms(point)):
             return np.full(len(categories), -np.inf)
-        places = np.asarray(categories, dtype=np.intp)
-        differences = point - self.means[places]
-        # Each distance is a sum of its own, in one fixed order: its bits do not depend on who else is asked about.
-        squares = np.square(differences).sum(axis=1) - self.rows.lengths_along(categories, differences)
-        return self.log_density(squares, places)
+        # Each by itself, in one fixed order: its bits do not depend on who else is asked about.
+        return np.array([self._score(point, category) for category in categories])
+
+    def _score(self, point: Vector, category: int) -> float:
+        difference = point - self.means[category]
+        along = np.vecdot(self.rows.of(category), difference)
+        square = max(float(difference @ difference) - float(along @ along), 0.0)
+        base, half, scale = (column.item(category) for column in (self.base, self.half_degrees, self.scales))
+        return base - half * math.log1p(square * scale)
 
     def score_birth(self, points: Matrix) -> Vector:
         """See `Density`."""
         prior = self._prior
         base, half, scale = _constants(prior, 0.0, 0.0)
-        norms = [_square_norm(point) for point in points]
-        return np.array([-math.inf if _too_far(norm) else base - half * math.log1p(norm * scale) for norm in norms])
+        norms = square_norms(points)
+        scores: Vector = base - half * np.log1p(np.where(too_far(norms), np.inf, norms) * scale)
+        return scores
 
-    def absorb(self, category: int, point: Vector) -> None:
-        """See `Density`."""
+    def absorb(self, category: int, point: Vector) -> float:
+        """See `Density`. The drift is in standard deviations within a class: √n₀ undoes that of the whitened scale."""
         self.counts[category] += 1
-        if not self._options.frozen:
-            self._update(category, point)
+        if self._options.frozen:
+            return 0.0
+        return math.sqrt(self._prior.strength) * self._update(category, point)
 
     def found(self, point: Vector) -> None:
         """See `Density`."""
@@ -158,12 +174,45 @@ class FullDensity:
     def remove(self, category: int) -> None:
         """See `Density`."""
         self.rows.remove(category)
-        self.counts, self._weights = np.delete(self.counts, category), np.delete(self._weights, category)
-        self.means, self.rounded_means = (np.delete(one, category, axis=0) for one in (self.means, self.rounded_means))
-        self.log_dets, self.mean_norms, self.base, self.half_degrees, self.scales = (
-            np.delete(one, category)
-            for one in (self.log_dets, self.mean_norms, self.base, self.half_degrees, self.scales)
-        )
+        for column in self._columns.values():
+            column.remove(category)
+        self._bind()
+
+    def verify(self) -> Vector:
+        """See `Density`.
+
+        Log determinants are added up in double precision event by event, while the rows are rounded: the determinant
+        of the rows as they are shows what that has done. And a score is taken where rounding hurts most, a step from
+        the mean along the direction in which the category is widest.
+        """
+        return np.array([self._drift(category) for category in range(len(self.counts))])
+
+    def _drift(self, category: int) -> float:
+        lengths, directions = self._axes(category)
+        spread = self._spread(category)
+        log_det = self.dimension * math.log(spread) - float(np.log1p(-lengths).sum())
+        drift = 0.5 * abs(log_det - float(self.log_dets[category]))
+        if len(lengths):
+            point = self.means[category] + directions[-1]
+            expected = self.log_density(np.array([1.0 - lengths[-1]]), np.array([category]))
+            drift = max(drift, float(abs(self.score(point, [category]) - expected)[0]))
+        return drift
+
+    def _axes(self, category: int) -> tuple[Vector, Matrix]:
+        """Eigenvalues, ascending, and eigenvectors, as rows, of AᵀA, for a category's rows A in double precision."""
+        own = self.rows.of(category)
+        _, values, directions = np.linalg.svd(own, full_matrices=False)
+        # A length of one is a variance without end: rounding alone makes it, and the log determinant must stay one.
+        lengths = np.minimum(np.square(values[::-1]), 1.0 - np.finfo(np.float64).eps)
+        return lengths, directions[::-1]
+
+    def _tolerance(self, category: int) -> float:
+        """A step of log1p, and a half of it for what is not linear."""
+        return min(0.5, 0.5 * BLUR / self.half_degrees.item(category)) / self.scales.item(category)
+
+    def _spread(self, category: int) -> float:  # noqa: ARG002  # others scale the identity by category
+        """What multiplies the identity in a category's scale."""
+        return 1.0
 
     def export_state(self) -> DensityState:
         """See `Density`."""
@@ -184,7 +233,7 @@ class FullDensity:
             "weight": Array.of(self._weights[category].copy()),
             "mean": Array.of(self.means[category].copy()),
             "log_det": Array.of(self.log_dets[category].copy()),
-            "rows": Array.of(self.rows.of(category)),
+            "rows": Array.of(self.rows.of(category).astype(self._options.dtype)),
         }
 
     def import_state(self, state: DensityState) -> None:
@@ -208,11 +257,16 @@ class FullDensity:
             one["rows"].numpy(),
         )
 
-    def log_density(self, squares: Matrix, places: npt.NDArray[np.intp] | slice) -> Matrix:
+    def log_density(self, squares: Matrix, places: Places) -> Matrix:
         """Section 4: from squared distances to log densities."""
         scaled = np.maximum(squares, 0.0) * self.scales[places]
         density: Matrix = self.base[places] - self.half_degrees[places] * np.log1p(scaled)
         return density
+
+    def tolerance(self, squares: Matrix, places: Places) -> Matrix:
+        """How far off squared distances may be to move log densities by no more than the blur."""
+        tolerance: Matrix = self.tolerances[places] * (1.0 + self.scales[places] * np.maximum(squares, 0.0))
+        return tolerance
 
     def _found_many(self, points: Matrix) -> None:
         self._append(0, 0.0, np.zeros(self.dimension), 0.0, np.empty((0, self.dimension)))
@@ -222,27 +276,25 @@ class FullDensity:
 
     def _append(self, count: int, weight: float, mean: Vector, log_det: float, rows: npt.NDArray[np.floating]) -> None:
         self.rows.add(rows)
-        self.counts = np.append(self.counts, count)
-        self._weights = np.append(self._weights, weight)
-        self.means = np.concatenate((self.means, mean[np.newaxis]))
-        self.rounded_means = np.concatenate((self.rounded_means, self.means[-1:].astype(self.rounded_means.dtype)))
-        self.log_dets = np.append(self.log_dets, log_det)
-        self.mean_norms, self.base, self.half_degrees, self.scales = (
-            np.append(one, 0.0) for one in (self.mean_norms, self.base, self.half_degrees, self.scales)
-        )
+        given: dict[str, npt.ArrayLike] = {"counts": count, "_weights": weight, "means": mean, "log_dets": log_det}
+        for name, column in self._columns.items():
+            column.append(given.get(name, 0))
+        self._bind()
         self._renew(len(self.counts) - 1)
 
-    def _update(self, category: int, point: Vector) -> None:
-        """Sections 1 and 3: one event is one row."""
+    def _update(self, category: int, point: Vector) -> float:
+        """Sections 1 and 3: one event is one row. How far the mean moved."""
         kappa = self._kappa(category)
-        self._widen(category, math.sqrt(kappa / (kappa + 1.0)) * (point - self.means[category]))
-        self.means[category] += (point - self.means[category]) / (kappa + 1.0)
+        difference = point - self.means[category]
+        self._widen(category, math.sqrt(kappa / (kappa + 1.0)) * difference)
+        self.means[category] += difference / (kappa + 1.0)
         self._weights[category] += 1.0
         self._renew(category)
+        return math.sqrt(difference @ difference) / (kappa + 1.0)
 
     def _widen(self, category: int, row: Vector) -> None:
         """Add wwᵀ to the category's scale."""
-        own = self.rows.of(category).astype(np.float64)
+        own = self.rows.of(category)
         rest = row - (own @ row) @ own
         # wᵀMw ≥ ‖Mw‖² for any M between 0 and I. Rounding can break that where rows are nearly of length one, and
         # then rows longer than one would feed on themselves.
@@ -253,20 +305,26 @@ class FullDensity:
     def _settle(self, category: int, values: Vector, directions: Matrix) -> None:
         """Make the category's scale I + Σ λuuᵀ; rounding may have made a λ negative."""
         values = np.maximum(values, 0.0)
-        self.rows.replace(category, np.sqrt(values / (1.0 + values))[:, np.newaxis] * directions)
+        self._rewrite(category, np.sqrt(values / (1.0 + values))[:, np.newaxis] * directions)
         self.log_dets[category] = float(np.log1p(values).sum())
 
     def _learn_row(self, category: int, own: Matrix, row: Vector) -> None:
-        """Section 6: beyond d rows a QR keeps what they say in d."""
-        if len(own) < self.dimension:
+        """Section 6: d rows say all there is, and a triangle of them takes in one more in O(d²)."""
+        if len(own) + 1 < self.dimension:
             self.rows.extend(category, row[np.newaxis])
+        elif len(own) < self.dimension:
+            self._rewrite(category, np.concatenate((own, row[np.newaxis])))
         else:
-            compressed: Matrix = qr(np.concatenate((own, row[np.newaxis])), mode="r")[0][: self.dimension]
-            self.rows.overwrite(category, compressed)
+            triangle, *_ = dtpqrt(0, min(PANEL, self.dimension), own, row[np.newaxis])
+            self.rows.rewrite(category, triangle)
+
+    def _rewrite(self, category: int, rows: Matrix) -> None:
+        """Give a category other rows; d of them as a triangle, which keeps AᵀA."""
+        self.rows.rewrite(category, qr(rows, mode="r")[0] if len(rows) == self.dimension else rows)
 
     def _scatter(self, category: int) -> Matrix:
         """W from A: WᵀW = Aᵀ(I - AAᵀ)⁻¹A."""
-        own = self.rows.of(category).astype(np.float64)
+        own = self.rows.of(category)
         values, vectors = np.linalg.eigh(np.eye(len(own)) - own @ own.T)
         values = np.maximum(values, np.finfo(self.rows.dtype).eps)
         scatter: Matrix = (vectors / np.sqrt(values)).T @ own
@@ -279,84 +337,19 @@ class FullDensity:
         """What of a category's score changes only with the category."""
         constants = _constants(self._prior, float(self._weights[category]), float(self.log_dets[category]))
         self.base[category], self.half_degrees[category], self.scales[category] = constants
+        self.tolerances[category] = self._tolerance(category)
         mean = self.means[category]
         self.rounded_means[category] = mean
         self.mean_norms[category] = mean @ mean
-        self.rows.set_offsets(category, self.rows.along(category, self.rounded_means[category]))
-
-
-class FullScreening:
-    """All categories at once by one matrix product; a category that learns is screened again for the events behind."""
-
-    def __init__(self, density: FullDensity, points: Matrix) -> None:
-        self._density = density
-        self.blur = BLUR
-        norms = np.array([_square_norm(point) for point in points])
-        self._far = _too_far(norms)
-        self._exact = np.where(self._far[:, np.newaxis], 0.0, points)
-        self._norms = np.where(self._far, 0.0, norms)
-        self._points = self._exact.astype(density.rows.dtype)
-        self._rounding = (8.0 + 2.0 * math.sqrt(density.dimension)) * float(np.finfo(density.rows.dtype).eps)
-        size = len(density.counts)
-        self._squares = np.empty((len(points), size + len(points)))
-        if size:
-            energies = density.rows.energies(self._points)
-            self._squares[:, :size] = self._distances(slice(0, None), slice(0, None)) - energies
-
-    def row(self, place: int) -> Vector:
-        """See `Screening`. What rounding could move by more than the blur is scored at once."""
-        size = len(self._density.counts)
-        if self._far[place]:
-            return np.full(size, -np.inf)
-        squares = self._squares[place, :size]
-        row = self._density.log_density(squares, slice(None))
-        unsure = np.flatnonzero(self._unsure(place, squares))
-        if len(unsure):
-            row[unsure] = self._density.score(self._exact[place], unsure.tolist())
-        return row
-
-    def _unsure(self, place: int, squares: Vector) -> npt.NDArray[np.bool_]:
-        """Where the square, a small difference of large ones, is not known well enough for its logarithm."""
-        density = self._density
-        error = 2.0 * self._rounding * (self._norms[place] + density.mean_norms) * density.scales
-        bound = np.minimum(0.5, 0.5 * self.blur / density.half_degrees)
-        unsure: npt.NDArray[np.bool_] = error > bound * (1.0 + density.scales * np.maximum(squares, 0.0))
-        return unsure
-
-    def refresh(self, place: int, category: int) -> None:
-        """See `Screening`."""
-        behind = slice(place + 1, None)
-        points = self._points[behind]
-        if not len(points):
-            return
-        along = self._density.rows.along(category, points) - self._density.rows.offsets(category)
-        energies = np.einsum("bn,bn->b", along, along)
-        self._squares[behind, category] = self._distances(behind, slice(category, category + 1))[:, 0] - energies
-
-    def _distances(self, places: slice, categories: slice) -> Matrix:
-        """Squared distances to the means, as one product."""
-        products = self._points[places] @ self._density.rounded_means[categories].T
-        norms = self._norms[places, np.newaxis]
-        distances: Matrix = norms - 2.0 * products + self._density.mean_norms[categories]
-        return distances
-
-
-def _square_norm(point: Vector) -> float:
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(point @ point)
-
-
-def _too_far(square_norm: Any) -> Any:
-    """True of what is not finite, too."""
-    return np.logical_not(square_norm <= FAR)
+        self.rows.set_offsets(category, self.rows.of(category) @ mean)
 
 
 def _constants(prior: Prior, weight: float, log_det: float) -> tuple[float, float, float]:
     """Section 4: base, (ν+1)/2 and κ/(κ+1) of a category that has learnt from so many events."""
     kappa, degrees, dimension = prior.kappa + weight, prior.degrees + weight, prior.dimension
-    base = gammaln((degrees + 1.0) / 2.0) - gammaln((degrees - dimension + 1.0) / 2.0)
+    base = math.lgamma((degrees + 1.0) / 2.0) - math.lgamma((degrees - dimension + 1.0) / 2.0)
     base -= dimension / 2.0 * math.log(math.pi * (kappa + 1.0) / kappa) + 0.5 * (prior.log_det + log_det)
-    return float(base), (degrees + 1.0) / 2.0, kappa / (kappa + 1.0)
+    return base, (degrees + 1.0) / 2.0, kappa / (kappa + 1.0)
 
 
 def spectrum(parts: Matrix, less: Vector) -> tuple[Vector, Matrix]:

@@ -33,6 +33,7 @@ from scipy.linalg import solve_triangular
 from speciate.errors import StateMismatchError
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Density, DensityState, Matrix, Vector
+from speciate_plugins.densities.columns import Column
 from speciate_plugins.densities.full import FullDensity, FullOptions
 from speciate_schemas import Array
 
@@ -56,33 +57,27 @@ class LowRankDensity(FullDensity):
     A category is a sketch from the first time it had a row too many; from then on it has exactly r rows.
     """
 
+    _spectra: Matrix
+    """The λ of each category's rows; zeros while it is no sketch."""
+    _dropped: Vector
+    """Trace of what a category's sketch does not hold, d·ρ."""
+
     def __init__(self, options: LowRankOptions) -> None:
         self._most = options.rank
         super().__init__(options)
 
     def _reset(self, dimension: int) -> None:
         self._rank = min(self._most, dimension)
-        self._spectra = np.empty((0, self._rank))
-        """The λ of each category's rows; zeros while it is no sketch."""
-        self._dropped = np.empty(0)
-        """Trace of what a category's sketch does not hold, d·ρ."""
         super()._reset(dimension)
 
-    @property
-    def nbytes(self) -> int:
-        """See `Density`."""
-        return super().nbytes + self._spectra.nbytes + self._dropped.nbytes
+    def _make_columns(self, dimension: int) -> dict[str, Column]:
+        own = {"_spectra": Column(np.float64, self._rank), "_dropped": Column(np.float64)}
+        return super()._make_columns(dimension) | own
 
     def merge(self, keep: int, absorb: int) -> None:
         """See `Density`. Sketches add up and are cut to r rows again; the trace stays exact."""
         self._dropped[keep] += self._dropped[absorb]
         super().merge(keep, absorb)
-
-    def remove(self, category: int) -> None:
-        """See `Density`."""
-        super().remove(category)
-        self._spectra = np.delete(self._spectra, category, axis=0)
-        self._dropped = np.delete(self._dropped, category)
 
     def _export(self, category: int) -> dict[str, Array]:
         return super()._export(category) | {
@@ -94,11 +89,6 @@ class LowRankDensity(FullDensity):
         super()._import(one)
         self._spectra[-1], self._dropped[-1] = one["spectrum"].numpy(), one["dropped"].numpy()
         self._renew(len(self.counts) - 1)
-
-    def _append(self, count: int, weight: float, mean: Vector, log_det: float, rows: npt.NDArray[np.floating]) -> None:
-        self._spectra = np.concatenate((self._spectra, np.zeros((1, self._rank))))
-        self._dropped = np.append(self._dropped, 0.0)
-        super()._append(count, weight, mean, log_det, rows)
 
     def _widen(self, category: int, row: Vector) -> None:
         if self.rows.count(category) < self._rank:
@@ -114,7 +104,7 @@ class LowRankDensity(FullDensity):
             kept = kept[kept > 0.0]
         spread = self._spread(category)
         rows = np.sqrt(kept / (spread + kept))[:, np.newaxis] * directions[::-1][: len(kept)]
-        (self.rows.overwrite if self.rows.count(category) == len(rows) else self.rows.replace)(category, rows)
+        self.rows.rewrite(category, rows)
         self.log_dets[category] = self.dimension * math.log(spread) + float(np.log1p(kept / spread).sum())
         self._spectra[category] = kept if len(kept) == self._rank else 0.0
 
@@ -122,7 +112,7 @@ class LowRankDensity(FullDensity):
         values = self._spectra[category]
         if not values.any():
             return super()._scatter(category)
-        own = self.rows.of(category).astype(np.float64)
+        own = self.rows.of(category)
         lengths = np.sqrt(np.einsum("rd,rd->r", own, own))
         scatter: Matrix = own * (np.sqrt(values) / np.where(lengths > 0.0, lengths, 1.0))[:, np.newaxis]
         return scatter
@@ -134,6 +124,7 @@ class LowRankDensity(FullDensity):
     def _renew(self, category: int) -> None:
         super()._renew(category)
         self.scales[category] /= self._spread(category)
+        self.tolerances[category] = self._tolerance(category)
 
 
 class FeatureSpaceDensity(LowRankDensity):

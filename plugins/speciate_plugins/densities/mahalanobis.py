@@ -13,11 +13,11 @@ mean is not known yet. In the coordinates of `full`, where Ψ₀ = n₀ Σ_withi
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from speciate.hooks import Provider, hookimpl
-from speciate.stages import Density, Matrix, Screening, Vector
-from speciate_plugins.densities.full import FullDensity, FullOptions, FullScreening
+from speciate.stages import Density, Matrix, Vector
+from speciate_plugins.densities.full import FullDensity, FullOptions
+from speciate_plugins.densities.row_screening import BLUR, Places
 
 
 class MahalanobisOptions(FullOptions, frozen=True):
@@ -29,10 +29,6 @@ class MahalanobisDensity(FullDensity):
 
     def __init__(self, options: MahalanobisOptions) -> None:
         super().__init__(options)
-
-    def screen(self, points: Matrix) -> Screening:
-        """See `Density`."""
-        return MahalanobisScreening(self, points, self._prior.strength)
 
     def score_birth(self, points: Matrix) -> Vector:
         """See `Density`."""
@@ -53,32 +49,33 @@ class MahalanobisDensity(FullDensity):
         self._renew(keep)
         self.remove(absorb)
 
-    def log_density(self, squares: Matrix, places: npt.NDArray[np.intp] | slice) -> Matrix:  # noqa: ARG002  # all alike
+    def _score(self, point: Vector, category: int) -> float:
+        difference = point - self.means[category]
+        return self._constant() - 0.5 * self._prior.strength * float(difference @ difference)
+
+    def log_density(self, squares: Matrix, places: Places) -> Matrix:  # noqa: ARG002  # all alike
         """From squared distances to log densities."""
         density: Matrix = self._constant() - 0.5 * self._prior.strength * np.maximum(squares, 0.0)
         return density
+
+    def tolerance(self, squares: Matrix, places: Places) -> Matrix:  # noqa: ARG002  # all alike
+        """See `FullDensity`."""
+        return np.full_like(squares, self._tolerance(0))
+
+    def _tolerance(self, category: int) -> float:  # noqa: ARG002  # all alike
+        """The log density falls by n₀/2 a unit of the square, wherever."""
+        return BLUR / self._prior.strength
 
     def _constant(self) -> float:
         prior = self._prior
         return -0.5 * (prior.dimension * math.log(2.0 * math.pi / prior.strength) + prior.log_det)
 
-    def _update(self, category: int, point: Vector) -> None:
+    def _update(self, category: int, point: Vector) -> float:
         self._weights[category] += 1.0
-        self.means[category] += (point - self.means[category]) / self._weights[category]
+        step = (point - self.means[category]) / self._weights[category]
+        self.means[category] += step
         self._renew(category)
-
-
-class MahalanobisScreening(FullScreening):
-    """As for `full`, but that the log density falls by n₀/2 a unit of the square, wherever."""
-
-    def __init__(self, density: MahalanobisDensity, points: Matrix, strength: float) -> None:
-        super().__init__(density, points)
-        self._strength = strength
-
-    def _unsure(self, place: int, squares: Vector) -> npt.NDArray[np.bool_]:  # noqa: ARG002  # wherever
-        error = 2.0 * self._rounding * (self._norms[place] + self._density.mean_norms)
-        unsure: npt.NDArray[np.bool_] = error * self._strength > self.blur
-        return unsure
+        return math.sqrt(step @ step)
 
 
 @hookimpl

@@ -5,6 +5,7 @@ predicts N(m_k, s²(1 + 1/n_k) I), a birth is predicted by N(m, (s² + t²) I), 
 the support classes, m their common mean and t² the variance between class means, each per feature.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -76,10 +77,12 @@ class NearestMean:
         distances = np.array([_square_distances(self._centre[None], point)[0] for point in points])
         return _log_density(distances, np.float64(self._within + self._between), self.dimension)
 
-    def absorb(self, category: int, point: Vector) -> None:
-        """See `Density`."""
+    def absorb(self, category: int, point: Vector) -> float:
+        """See `Density`. The drift is a distance between features."""
         self.counts[category] += 1
-        self._means[category] += (point - self._means[category]) / self.counts[category]
+        step = (point - self._means[category]) / self.counts[category]
+        self._means[category] += step
+        return math.sqrt(step @ step)
 
     def found(self, point: Vector) -> None:
         """See `Density`."""
@@ -97,6 +100,10 @@ class NearestMean:
         """See `Density`."""
         self._means = np.delete(self._means, category, axis=0)
         self.counts = np.delete(self.counts, category)
+
+    def verify(self) -> Vector:
+        """See `Density`. A mean is all there is, and scores are taken from it as it is."""
+        return np.zeros(len(self.counts))
 
     def export_state(self) -> DensityState:
         """See `Density`."""

@@ -1,19 +1,23 @@
 """The rows of all categories in one matrix: what one product scores against everybody.
 
 Rows are kept in the order they came, each with its owner; a category's own are gathered when it alone is meant. The
-matrix lives where the array namespace puts it; points go there and products come back. Only functions of the array API
-standard are used on it, so that NumPy, CuPy and others run the same lines.
+matrix lives where the array namespace puts it; points go there and products come back, and only functions of the array
+API standard are used on it, so that NumPy, CuPy and others run the same lines. What concerns one category alone is done
+in double precision by NumPy, on any device.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from speciate.stages import Matrix
+from speciate_plugins.densities.columns import grown
 
-FIRST_ROWS = 64
+HELD = 3
+"""Categories whose gathered rows are kept at hand: an event scores its best two or so, and one of them learns it."""
+ROOM = 4
+"""Rows a gathered category may get before it is gathered again."""
 
 
 class RowStore:
@@ -21,14 +25,17 @@ class RowStore:
 
     def __init__(self, dimension: int, dtype: str, namespace: Any = np) -> None:
         self.dtype = np.dtype(dtype)
+        self.epsilon = float(np.finfo(self.dtype).eps)
         self._xp = namespace
         self._kind = getattr(namespace, dtype)
         self._dimension = dimension
-        self._rows = namespace.zeros((FIRST_ROWS, dimension), dtype=self._kind)
-        self._owner = np.zeros(FIRST_ROWS, dtype=np.int64)
-        self._offsets = np.zeros(FIRST_ROWS, dtype=self.dtype)
+        self._rows = namespace.zeros((0, dimension), dtype=self._kind)
+        self._owner = np.zeros(0, dtype=np.int64)
+        self._offsets = np.zeros(0, dtype=self.dtype)
         self._size = 0
         self._places: list[npt.NDArray[np.int64]] = []
+        self._rewrites: list[int] = []
+        self._held: dict[int, Any] = {}
 
     def __len__(self) -> int:
         return self._size
@@ -36,12 +43,13 @@ class RowStore:
     @property
     def nbytes(self) -> int:
         """Memory held, room for growth included."""
-        matrix = int(self._rows.shape[0]) * self._dimension * self.dtype.itemsize
-        return matrix + self._owner.nbytes + self._offsets.nbytes + sum(places.nbytes for places in self._places)
+        arrays: list[npt.NDArray[Any]] = [self._owner, self._offsets, *self._places, *self._held.values()]
+        return int(self._rows.shape[0]) * self._dimension * self.dtype.itemsize + sum(one.nbytes for one in arrays)
 
     def add(self, rows: npt.NDArray[Any]) -> None:
         """Append a category with these rows."""
         self._places.append(np.empty(0, dtype=np.int64))
+        self._rewrites.append(0)
         self.extend(len(self._places) - 1, rows)
 
     def extend(self, category: int, rows: npt.NDArray[Any]) -> None:
@@ -49,110 +57,130 @@ class RowStore:
         end = self._size + len(rows)
         if end > len(self._owner):
             self._grow(end)
-        self._rows[self._size : end, :] = self._there(rows)
+        rounded = rows.astype(self.dtype, copy=False)
+        self._rows[self._size : end, :] = self._there(rounded)
         self._owner[self._size : end] = category
-        self._places[category] = np.append(self._places[category], np.arange(self._size, end))
+        count = self.count(category)
+        held = self._held.get(category)
+        if held is not None and count + len(rows) <= len(held):
+            held[count : count + len(rows)] = rounded
+        else:
+            self._held.pop(category, None)
+        self._places[category] = np.concatenate((self._places[category], np.arange(self._size, end)))
         self._size = end
 
-    def of(self, category: int) -> npt.NDArray[Any]:
-        """The rows of one category, as a copy."""
-        return self._here(self._gather(category))
+    def of(self, category: int) -> Matrix:
+        """The rows of one category in double precision, to read only: they stay as they are while it learns."""
+        return self._gather(category)[: self.count(category)]
 
     def count(self, category: int) -> int:
         """How many rows a category has."""
         return len(self._places[category])
 
-    def along(self, category: int, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The products of a vector, or of each of several, with the rows of one category."""
-        rows = self._gather(category)
-        there = self._there(points)
-        return self._here(rows @ there if points.ndim == 1 else there @ rows.T)
+    def rewrites(self, category: int) -> int:
+        """How often a category's rows were replaced, rather than joined by others."""
+        return self._rewrites[category]
 
-    def lengths_along(self, categories: Sequence[int], vectors: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """For one vector a category: the sum of the squares of its products with the category's rows.
+    def all_rewrites(self) -> list[int]:
+        """The same of every category, as they are now."""
+        return self._rewrites.copy()
 
-        Each product is a sum of its own and each category's squares are added in their order, so that a category's
-        result has the same bits whoever else is asked about.
-        """
-        places = [self._places[category] for category in categories]
-        whose = np.repeat(np.arange(len(places)), [len(own) for own in places])
-        rows = self._take(self._rows, np.concatenate([np.empty(0, dtype=np.int64), *places]))
-        products = self._here(self._xp.vecdot(rows, self._take(self._there(vectors), whose), axis=-1))
-        squares = np.square(products.astype(np.float64, copy=False))
-        return np.bincount(whose, weights=squares, minlength=len(places)).astype(np.float64, copy=False)
-
-    def overwrite(self, category: int, rows: npt.NDArray[Any]) -> None:
-        """Replace a category's rows by as many others."""
-        there = self._there(rows)
-        for number, place in enumerate(self._places[category].tolist()):
-            self._rows[place, :] = there[number, :]
-
-    def replace(self, category: int, rows: npt.NDArray[Any]) -> None:
+    def rewrite(self, category: int, rows: npt.NDArray[Any]) -> None:
         """Give a category other rows, however many."""
-        self._keep(np.flatnonzero(self._owner[: self._size] != category))
-        self.extend(category, rows)
+        self._held.pop(category, None)
+        self._rewrites[category] += 1
+        if len(rows) != self.count(category):
+            self._keep(np.flatnonzero(self._owner[: self._size] != category))
+            self.extend(category, rows)
+            return
+        there, places = self._there(rows), self._places[category]
+        # Rows that lie one behind another are written at once.
+        for run in np.split(np.arange(len(places)), np.flatnonzero(np.diff(places) != 1) + 1):
+            if len(run):
+                start = int(places[run[0]])
+                self._rows[start : start + len(run), :] = there[int(run[0]) : int(run[-1]) + 1, :]
 
     def remove(self, category: int) -> None:
         """Remove a category and its rows; those behind it move up."""
         self._keep(np.flatnonzero(self._owner[: self._size] != category))
         self._owner[: self._size] -= self._owner[: self._size] > category
-        del self._places[category]
+        del self._places[category], self._rewrites[category]
+        self._held.clear()
 
     def offsets(self, category: int) -> npt.NDArray[Any]:
-        """What `energies` subtracts for a category's rows."""
+        """What is to be subtracted from the products with a category's rows: those of its mean."""
         return self._offsets[self._places[category]]
 
     def set_offsets(self, category: int, offsets: npt.NDArray[Any]) -> None:
-        """What `energies` subtracts from the products with a category's rows: those of its mean."""
+        """See `offsets`."""
         self._offsets[self._places[category]] = offsets
 
-    def energies(self, points: npt.NDArray[Any]) -> Matrix:
-        """For each point and category: the sum over the category's rows of (row · point - offset) squared."""
+    def energies(self, point: npt.NDArray[Any]) -> Matrix:
+        """For each category: the sum over its rows of (row · point - offset) squared. At the speed of memory."""
         if not self._size:
-            return np.zeros((len(points), len(self._places)))
-        rows, offsets = self._rows[: self._size, :], self._offsets[: self._size]
-        if len(points) == 1:
-            # A product with one vector runs at the speed of memory, and its result needs no sorting.
-            squares = np.square(self._here(rows @ self._there(points[0])) - offsets)
-            sums: Any = np.bincount(self._owner[: self._size], weights=squares, minlength=len(self._places))
-            return np.asarray(sums[np.newaxis], dtype=np.float64)
-        products = self._here(self._there(points) @ rows.T)
-        products -= offsets
-        np.square(products, out=products)
-        order = np.concatenate(self._places)
-        starts = np.cumsum([0, *(len(places) for places in self._places[:-1])])
-        energies: Matrix = np.add.reduceat(products[:, order], starts, axis=1)
-        return energies
+            return np.zeros(len(self._places))
+        products = self._here(self._rows[: self._size, :] @ self._there(point))
+        products -= self._offsets[: self._size]
+        owners = self._owner[: self._size]
+        energies: Any = np.bincount(owners, weights=products * products, minlength=len(self._places))
+        return np.asarray(energies, dtype=np.float64)
 
-    def _gather(self, category: int) -> Any:
-        return self._take(self._rows, self._places[category])
+    def products(self, points: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+        """The products of all rows with each of several points: a row of them for each row, category after category.
 
-    def _take(self, rows: Any, places: npt.NDArray[np.int64]) -> Any:
-        return self._xp.take(rows, places if self._xp is np else self._xp.asarray(places), axis=0)
+        Beside them, where each category's begin, and the end.
+        """
+        bounds = np.cumsum([0, *(len(places) for places in self._places)])
+        if not self._size:
+            return np.empty((0, len(points)), dtype=self.dtype), bounds
+        products = self._here(self._rows[: self._size, :] @ self._there(points).T)
+        return products.take(np.concatenate(self._places), axis=0), bounds
+
+    def all_offsets(self) -> npt.NDArray[Any]:
+        """The offsets of all rows, category after category."""
+        grouped = np.concatenate([np.empty(0, dtype=np.int64), *self._places])
+        return self._offsets.take(grouped)
+
+    def _gather(self, category: int) -> Matrix:
+        """The rows of a category, and room for more."""
+        held = self._held.get(category)
+        if held is None:
+            if len(self._held) >= HELD:
+                self._held.clear()
+            places = self._places[category]
+            held = np.empty((len(places) + ROOM, self._dimension))
+            held[: len(places)] = self._here(self._take(places))
+            self._held[category] = held
+        return held
+
+    def _take(self, places: npt.NDArray[np.int64]) -> Any:
+        return self._xp.take(self._rows, places if self._xp is np else self._xp.asarray(places), axis=0)
 
     def _keep(self, places: npt.NDArray[np.int64]) -> None:
         """Keep only some rows, in their order."""
         size = len(places)
-        self._rows[:size, :] = self._take(self._rows, places)
+        self._rows[:size, :] = self._take(places)
         self._owner[:size], self._offsets[:size] = self._owner[places], self._offsets[places]
         self._size = size
-        self._places = [np.flatnonzero(self._owner[:size] == number) for number in range(len(self._places))]
+        ends = np.cumsum(np.bincount(self._owner[:size], minlength=len(self._places)))
+        self._places = np.split(np.argsort(self._owner[:size], kind="stable"), ends[:-1])
 
     def _grow(self, needed: int) -> None:
-        # By a quarter: the room for growth is a small part of the memory, and moving rows a small part of the time.
-        size = max(needed, len(self._owner) + max(FIRST_ROWS, len(self._owner) // 4))
-        rows = self._xp.zeros((size, self._dimension), dtype=self._kind)
-        rows[: self._size, :] = self._rows[: self._size, :]
-        self._rows = rows
-        self._owner = np.concatenate((self._owner, np.zeros(size - len(self._owner), dtype=np.int64)))
-        self._offsets = np.concatenate((self._offsets, np.zeros(size - len(self._offsets), dtype=self.dtype)))
+        size = max(needed, grown(len(self._owner)))
+        if self._xp is np:
+            # Most often without moving anything: large memory is mapped further, not copied.
+            self._rows.resize((size, self._dimension), refcheck=False)
+        else:
+            rows = self._xp.zeros((size, self._dimension), dtype=self._kind)
+            rows[: self._size, :] = self._rows[: self._size, :]
+            self._rows = rows
+        self._owner.resize(size, refcheck=False)
+        self._offsets.resize(size, refcheck=False)
 
     def _there(self, values: npt.NDArray[Any]) -> Any:
         rounded = values.astype(self.dtype, copy=False)
         return rounded if self._xp is np else self._xp.asarray(rounded)
 
     def _here(self, values: Any) -> npt.NDArray[Any]:
-        if self._xp is np:
-            return values  # type: ignore[no-any-return]
         # CuPy copies to the host only when told to.
-        return np.array(values.get() if hasattr(values, "get") else values)
+        return np.asarray(values.get() if hasattr(values, "get") else values)

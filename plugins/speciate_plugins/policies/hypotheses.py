@@ -27,8 +27,8 @@ def choose(evidence: Vector, birth: float) -> Choice:
     total = float(np.exp(evidence - leader).sum()) + math.exp(birth - leader)
     if birth > top:
         return Choice(BIRTH, birth, birth - top, 1.0 / total)
-    others = np.delete(evidence, best)
-    second = max(birth, float(others.max())) if len(others) else birth
+    sides = (evidence[:best], evidence[best + 1 :])
+    second = max([birth, *(float(side.max()) for side in sides if len(side))])
     return Choice(best, top, top - second, 1.0 / total)
 
 

@@ -33,6 +33,7 @@ COLUMNS = {
     "log_evidence": "double",
     "margin": "double",
     "probability": "double",
+    "drift": "double",
     "head_version": "int64",
     "control": "string",
     "stage": "string",

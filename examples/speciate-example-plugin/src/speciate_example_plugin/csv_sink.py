@@ -151,6 +151,7 @@ def _answer(row: Sequence[str]) -> Answer:
         log_evidence=float(cell["log_evidence"]),
         margin=float(cell["margin"]) if cell["margin"] else None,
         probability=float(cell["probability"]),
+        drift=float(cell["drift"]) if cell["drift"] else None,
         head_version=int(cell["head_version"]),
     )
 
