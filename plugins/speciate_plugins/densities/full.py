@@ -10,7 +10,7 @@ rows, because a QR of it keeps AᵀA. Sections of the derivation are named in th
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -263,10 +263,9 @@ class FullDensity:
         density: Matrix = self.base[places] - self.half_degrees[places] * np.log1p(scaled)
         return density
 
-    def tolerance(self, squares: Matrix, places: Places) -> Matrix:
+    def tolerance(self, squares: Any, places: Places) -> Any:
         """How far off squared distances may be to move log densities by no more than the blur."""
-        tolerance: Matrix = self.tolerances[places] * (1.0 + self.scales[places] * np.maximum(squares, 0.0))
-        return tolerance
+        return self.tolerances[places] * (1.0 + self.scales[places] * np.maximum(squares, 0.0))
 
     def _found_many(self, points: Matrix) -> None:
         self._append(0, 0.0, np.zeros(self.dimension), 0.0, np.empty((0, self.dimension)))

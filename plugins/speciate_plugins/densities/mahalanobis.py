@@ -11,6 +11,7 @@ mean is not known yet. In the coordinates of `full`, where Ψ₀ = n₀ Σ_withi
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -58,9 +59,9 @@ class MahalanobisDensity(FullDensity):
         density: Matrix = self._constant() - 0.5 * self._prior.strength * np.maximum(squares, 0.0)
         return density
 
-    def tolerance(self, squares: Matrix, places: Places) -> Matrix:  # noqa: ARG002  # all alike
+    def tolerance(self, squares: Any, places: Places) -> Any:  # noqa: ARG002  # wherever
         """See `FullDensity`."""
-        return np.full_like(squares, self._tolerance(0))
+        return self.tolerances[places]
 
     def _tolerance(self, category: int) -> float:  # noqa: ARG002  # all alike
         """The log density falls by n₀/2 a unit of the square, wherever."""

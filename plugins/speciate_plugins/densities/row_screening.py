@@ -27,13 +27,11 @@ class Rowed(Protocol):
     rows: RowStore
     rounded_means: npt.NDArray[np.floating]
     mean_norms: Vector
-    tolerances: Vector
-    """Of each category, for a point at its mean."""
 
     def log_density(self, squares: Matrix, places: Places) -> Matrix:
         """From squared distances to log densities."""
 
-    def tolerance(self, squares: Matrix, places: Places) -> Matrix:
+    def tolerance(self, squares: Any, places: Places) -> Any:
         """How far off squared distances may be to move log densities by no more than the blur."""
 
     def score(self, point: Vector, categories: list[int]) -> Vector:
@@ -84,7 +82,8 @@ class RowScreening:
         row: Vector = self._scores[place, :size]
         if self._doubtful is not None:
             places = self._doubtful[place, :size].nonzero()[0].tolist()
-            row[places] = self._density.score(self._exact[place], places)
+            if places:
+                row[places] = self._density.score(self._exact[place], places)
         return row
 
     def refresh(self, place: int, category: int) -> None:
@@ -126,7 +125,7 @@ class RowScreening:
         self._scores[events, places] = self._density.log_density(squares, places)
         # Most often nothing can be in doubt, and that is quickly seen.
         if self._doubtful is None:
-            least = self._density.tolerances[places].min(initial=np.inf)
+            least = self._density.tolerance(squares.min(initial=np.inf), places).min(initial=np.inf)
             if self._rounding * (self._longest + mean_norms.max(initial=0.0)) <= least:
                 return
             self._doubtful = np.zeros(self._scores.shape, dtype=np.bool_)
