@@ -20,6 +20,7 @@ class Verdict(NamedTuple):
     log_evidence: float
     margin: float | None
     probability: float
+    drift: float | None
 
 
 class Oracle:
@@ -80,11 +81,18 @@ class Oracle:
             self.counts.append(0)
             self.predictives.append(None)
         self.counts[first] += 1
+        before = list(self.members[first])
         if born or not self.frozen:
             self.learn(first, event)
+        drift = None if born else self.moved(before, self.members[first])
         top = everything.pop(first)
         margin = top - max(everything) if everything else None
-        return Verdict(first, born, top, margin, math.exp(top - logsumexp([top, *everything])))
+        return Verdict(first, born, top, margin, math.exp(top - logsumexp([top, *everything])), drift)
+
+    def moved(self, before: list[np.ndarray], after: list[np.ndarray]) -> float:
+        """How far the posterior mean moved, in standard deviations within a class: the prior's scale is n0 of them."""
+        step = self.posterior(after)[0] - self.posterior(before)[0]
+        return math.sqrt(step @ np.linalg.solve(self.scale / self.strength, step))
 
     def learn(self, category: int, event: np.ndarray) -> None:
         self.members[category].append(event)

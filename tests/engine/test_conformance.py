@@ -203,9 +203,73 @@ class Shared(NearestMean):
         shared, categories = super().export_state()
         return DensityState(shared | {"centre": type(shared["centre"]).of(self._centre)}, categories)
 
+    def absorb(self, category: int, point: np.ndarray) -> float:
+        self._centre += 1.0
+        return super().absorb(category, point)
+
+
+class Lost(NearestMean):
+    """Does not know how far it went."""
+
+    def absorb(self, category: int, point: np.ndarray) -> float:
+        return super().absorb(category, point) * np.nan
+
+
+class Boundless(NearestMean):
+    """Went further than there is."""
+
+    def absorb(self, category: int, point: np.ndarray) -> float:
+        return super().absorb(category, point) + np.inf
+
+
+class Backward(NearestMean):
+    """Went less than nowhere."""
+
+    def absorb(self, category: int, point: np.ndarray) -> float:
+        return -1.0 - super().absorb(category, point)
+
+
+class Silent(NearestMean):
+    """Does not say how far it went."""
+
     def absorb(self, category: int, point: np.ndarray) -> None:
         super().absorb(category, point)
-        self._centre += 1.0
+
+
+class Summary(NearestMean):
+    """One figure for everybody."""
+
+    def verify(self) -> np.ndarray:
+        return np.zeros(1)
+
+
+class Square(NearestMean):
+    """More figures than were asked for."""
+
+    def verify(self) -> np.ndarray:
+        return np.zeros((len(self.counts), 1))
+
+
+class Unsure(NearestMean):
+    """Cannot tell how exact the last is."""
+
+    def verify(self) -> np.ndarray:
+        return np.append(np.zeros(len(self.counts) - 1), np.nan)
+
+
+class Modest(NearestMean):
+    """More exact than exact."""
+
+    def verify(self) -> np.ndarray:
+        return np.full(len(self.counts), -1e-9)
+
+
+class Mending(NearestMean):
+    """Repairs what it was only to look at."""
+
+    def verify(self) -> np.ndarray:
+        self._means = np.round(self._means, 3)
+        return super().verify()
 
 
 @pytest.mark.parametrize(
@@ -217,6 +281,15 @@ class Shared(NearestMean):
         (Blurred, "more than its blur 0.1"),
         (Learning, "must change nothing|as births as among all"),
         (Shared, "must not change when the density learns on"),
+        (Lost, "absorb must say how far the mean moved, finite and not negative"),
+        (Boundless, "absorb must say how far the mean moved, finite and not negative"),
+        (Backward, "absorb must say how far the mean moved, finite and not negative"),
+        (Silent, "absorb must say how far the mean moved, finite and not negative"),
+        (Summary, "verify must give one figure a category"),
+        (Square, "verify must give one figure a category"),
+        (Unsure, "verify must give one figure a category, finite and not negative"),
+        (Modest, "verify must give one figure a category, finite and not negative"),
+        (Mending, "verify must change nothing"),
     ],
 )
 def test_a_broken_density_is_noticed(kind, law) -> None:

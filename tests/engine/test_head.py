@@ -21,6 +21,7 @@ from speciate.errors import (
     SupportError,
     UnknownCategoryError,
 )
+from speciate.sealed import seal
 from speciate_schemas import HeadState, decode, encode
 
 streams = st.lists(vectors, min_size=1, max_size=25)
@@ -91,6 +92,7 @@ def test_decisions_and_categories_tell_one_story(events, alpha):
         counts[decision.category] = counts.get(decision.category, 0) + 1
         assert 0.0 <= decision.probability <= 1.0
         assert decision.margin is None or decision.margin >= 0.0
+        assert decision.drift is None if decision.birth else decision.drift >= 0.0
         assert decision.label == {0: "a", 1: "b"}.get(decision.category)
     assert {one.id: one.count for one in head.categories} == counts
     assert [one.known for one in head.categories] == [one.id < 2 for one in head.categories]
@@ -313,3 +315,42 @@ def test_a_state_whose_dimension_is_not_that_of_its_arrays_is_refused():
     builtins["dimension"] = 4
     with pytest.raises(StateMismatchError, match="dimension 4, its arrays have 3"):
         Head.from_state(decode(encode(builtins), HeadState))
+
+
+@pytest.mark.parametrize("kind", ["head.v2", "head.v0", "snapshot.v1"])
+def test_a_state_of_another_version_or_kind_is_refused(tmp_path, kind):
+    """Whole, with the right checksum, yet not ours to read."""
+    builtins = decode(encode(make_head().state()), dict)
+    builtins["type"] = kind
+    path = tmp_path / "head"
+    path.write_bytes(seal(builtins))
+    with pytest.raises(StateDamagedError, match=rf"does not hold what this version writes.*{kind}") as caught:
+        Head.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_state_with_a_field_of_a_later_version_is_refused(tmp_path):
+    builtins = decode(encode(make_head().state()), dict)
+    path = tmp_path / "head"
+    path.write_bytes(seal(builtins | {"mood": "good"}))
+    with pytest.raises(StateDamagedError, match=r"does not hold what this version writes.*mood"):
+        Head.load(path)
+
+
+def test_a_wrong_checksum_is_told(tmp_path, saved):
+    damaged = bytearray(saved)
+    damaged[len(damaged) // 2] ^= 1
+    path = tmp_path / "head"
+    path.write_bytes(bytes(damaged))
+    with pytest.raises(StateDamagedError, match=r"head is damaged or not a saved state: .*checksum"):
+        Head.load(path)
+
+
+def test_it_says_how_exact_it_is_by_the_numbers_of_its_categories():
+    head = make_head(alpha=1.0)
+    head.process(CENTRES)
+    head.merge(3, 0)
+    head.forget(2)
+    before = bits(head.state())
+    assert head.verify() == {1: 0.0, 3: 0.0, 4: 0.0}
+    assert bits(head.state()) == before

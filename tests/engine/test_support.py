@@ -10,7 +10,7 @@ from worlds import json_lines, stream, write_images
 
 from speciate.errors import SourceError, SupportError
 from speciate.plugins import installed
-from speciate.support import read_support
+from speciate.support import check_support, read_support
 from speciate_schemas import FeatureEvent, ForgetCategory, ImageEvent
 
 
@@ -77,3 +77,20 @@ async def test_images_are_encoded_and_a_bad_one_is_named(tmp_path):
     assert np.all(features[:3] < 0.5)
     with pytest.raises(SupportError, match="cannot be decoded"):
         await read_support(lines(tmp_path / "support.jsonl", [IMAGE]), encoder)
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(max_size=3), min_size=1) | st.lists(st.integers(-99, 99), min_size=1))
+def test_every_row_has_the_class_of_its_label_and_classes_are_sorted(labels):
+    matrix, names, classes = check_support(np.zeros((len(labels), 2), dtype=np.float32), labels)
+    assert matrix.dtype == np.float64
+    assert names == [str(label) for label in sorted(set(labels))]
+    assert [names[number] for number in classes] == [str(label) for label in labels]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_the_row_that_is_no_numbers_is_named(bad):
+    features = np.zeros((4, 3))
+    features[2:, 1] = bad
+    with pytest.raises(SupportError, match="support row 2 holds NaN or infinity: clean or drop it"):
+        check_support(features, list("aabb"))

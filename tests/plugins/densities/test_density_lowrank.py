@@ -11,7 +11,6 @@ from scipy.stats import multivariate_t
 
 from speciate.conformance import check_density
 from speciate.errors import StateMismatchError
-from speciate.head import Head
 from speciate.plugins import installed
 from speciate.stages import Density
 from speciate_plugins.densities.lowrank import LowRankDensity
@@ -277,25 +276,6 @@ def test_its_memory_is_bounded(space: str) -> None:
     assert [len(one["rows"].numpy()) for one in density.export_state().categories] == [4, 4]
 
 
-@pytest.mark.parametrize("space", SPACES)
-def test_any_batches_give_the_decisions_of_one_by_one(space: str) -> None:
-    features, classes = support(3, 32, (30, 20, 25))
-    rng = np.random.default_rng(4)
-    centres = rng.normal(scale=3.0, size=(4, 32))
-    events = np.concatenate([features[::2], centres[rng.integers(4, size=80)] + shaped(rng, 80, 32)])
-    events = events[rng.permutation(len(events))]
-    options = {"density": "lowrank", "policy": "dp", "alpha": 1e-3, "rank": 5, "space": space, "shrinkage": 0.1}
-    alone = Head.fit(features, classes, **options)
-    wanted = [alone.step(event) for event in events]
-    assert alone.size > 3
-    for _ in range(3):
-        head = Head.fit(features, classes, **options)
-        cuts = np.sort(rng.integers(len(events), size=6))
-        got = [decision for part in np.split(events, cuts) for decision in head.process(part)]
-        assert got == wanted
-        assert head.state() == alone.state()
-
-
 def test_the_spaces_differ_in_what_they_give_back() -> None:
     features, classes = support(3, 32, (30, 20, 25))
     events = shaped(np.random.default_rng(4), 9, 32)
@@ -325,16 +305,6 @@ def test_equal_events_are_no_trouble(space: str, rank: int) -> None:
     np.testing.assert_allclose(scores(density, features), oracle.scores(features), rtol=1e-8)
 
 
-def test_frozen_it_learns_counts_alone() -> None:
-    features, classes = support(3, 12)
-    density = make(rank=2, frozen=True)
-    density.fit(features, classes)
-    before = scores(density, features)
-    density.absorb(0, density.embed(features[:1])[0])
-    assert scores(density, features).tobytes() == before.tobytes()
-    assert density.counts[0] == 10
-
-
 @pytest.mark.parametrize("space", SPACES)
 def test_a_state_that_is_not_its_own_is_refused(space: str) -> None:
     features, classes = support(3, 4)
@@ -347,14 +317,3 @@ def test_a_state_that_is_not_its_own_is_refused(space: str) -> None:
 def test_whitened_is_what_you_get_unasked() -> None:
     assert type(make()) is LowRankDensity
     assert installed().provider("density", "lowrank").options().rank == 32
-
-
-@pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize("far", [1e160, -1e200, 1e308])
-def test_what_lies_too_far_out_is_impossible_and_never_nan(far: float, space: str) -> None:
-    features, classes = support(0, 3)
-    density = make(space=space)
-    density.fit(features, classes)
-    points = density.embed(np.array([[far, -far, 0.0]]))
-    for got in (density.score(points[0], [2, 0]), density.screen(points).row(0), density.score_birth(points)):
-        assert np.isneginf(got).all()

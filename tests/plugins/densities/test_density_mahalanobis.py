@@ -8,11 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
+from builtin import live, steps
 from speciate.conformance import check_density
-from speciate.errors import StateMismatchError, SupportError
-from speciate.head import Head
 from speciate.plugins import installed
-from speciate.stages import DensityState
 from speciate_plugins.densities.prior import FALLBACK_KAPPA
 
 
@@ -58,36 +56,15 @@ def test_it_keeps_the_laws(dimension: int, dtype: str) -> None:
         check_density(lambda: make(dtype=dtype), features + away, classes, events + away)
 
 
-steps = st.lists(
-    st.tuples(st.sampled_from(["absorb", "found", "merge", "remove"]), st.integers(0, 9), st.integers(0, 9))
-)
-
-
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 1000), st.integers(2, 7), steps)
 def test_it_is_the_gaussian_it_says_whatever_it_has_learnt(seed: int, dimension: int, script: list) -> None:
     features, classes = support(seed, dimension)
-    rng = np.random.default_rng(seed + 1)
     density, oracle = make(), Oracle(features, classes)
     density.fit(features, classes)
-    for kind, first, second in script:
-        event, size = rng.normal(scale=3.0, size=dimension), len(oracle.members)
-        point, one, other = density.embed(event[None])[0], first % max(size, 1), second % max(size, 1)
-        if kind == "found" or not size:
-            density.found(point)
-            oracle.members.append([event])
-        elif kind == "absorb":
-            density.absorb(one, point)
-            oracle.members[one].append(event)
-        elif kind == "remove":
-            density.remove(one)
-            del oracle.members[one]
-        elif one != other:
-            density.merge(one, other)
-            oracle.members[one] += oracle.members[other]
-            del oracle.members[other]
-    assert density.counts.tolist() == [len(members) for members in oracle.members]
-    for event in rng.normal(scale=3.0, size=(4, dimension)):
+    for _ in live(density, oracle.members, script, seed + 1):
+        pass
+    for event in np.random.default_rng(seed).normal(scale=3.0, size=(4, dimension)):
         point = density.embed(event[None])
         got = density.score(point[0], range(len(oracle.members)))
         np.testing.assert_allclose(got, oracle.score(event), rtol=1e-8, atol=1e-8)
@@ -114,37 +91,3 @@ def test_how_much_the_prior_counts_for_is_nothing_to_it() -> None:
         density.fit(features, classes)
         got.append([density.score(point, [0, 1, 2]) for point in density.embed(features)])
     np.testing.assert_allclose(*got, rtol=1e-9)
-
-
-def test_any_batches_give_the_decisions_of_one_by_one() -> None:
-    features, classes = support(3, 32)
-    rng = np.random.default_rng(4)
-    events = rng.normal(scale=4.0, size=(6, 32))[rng.integers(6, size=90)] + rng.normal(size=(90, 32))
-    options = {"density": "mahalanobis", "policy": "dp", "alpha": 1e-3, "shrinkage": 0.5}
-    alone = Head.fit(features, classes, **options)
-    wanted = [alone.step(event) for event in events]
-    assert alone.size > 3
-    for cuts in ([], [1, 7, 40], [30, 60]):
-        head = Head.fit(features, classes, **options)
-        assert [one for part in np.split(events, cuts) for one in head.process(part)] == wanted
-        assert head.state() == alone.state()
-
-
-def test_a_support_set_without_spread_is_refused() -> None:
-    with pytest.raises(SupportError, match="two different samples"):
-        make().fit(np.array([[1.0], [2.0]]), np.array([0, 1]))
-
-
-def test_a_state_that_is_not_its_own_is_refused() -> None:
-    with pytest.raises(StateMismatchError, match="not a state of this density"):
-        make().import_state(DensityState({}, []))
-
-
-@pytest.mark.parametrize("far", [1e160, -1e200, 1e308])
-def test_what_lies_too_far_out_is_impossible_and_never_nan(far: float) -> None:
-    features, classes = support(0, 3)
-    density = make()
-    density.fit(features, classes)
-    points = density.embed(np.array([[far, -far, 0.0]]))
-    for scores in (density.score(points[0], [2, 0]), density.screen(points).row(0), density.score_birth(points)):
-        assert np.isneginf(scores).all()

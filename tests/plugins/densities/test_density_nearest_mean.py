@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as npst
 from scipy.stats import multivariate_normal
 
+from builtin import live, steps
 from speciate.conformance import check_density
-from speciate.errors import StateMismatchError, SupportError
 from speciate.plugins import installed
-from speciate.stages import Density, DensityState
+from speciate.stages import Density
 
 
 def make() -> Density:
@@ -58,36 +57,15 @@ def test_it_keeps_the_laws(dimension: int) -> None:
     check_density(make, features, classes, events)
 
 
-steps = st.lists(
-    st.tuples(st.sampled_from(["absorb", "found", "merge", "remove"]), st.integers(0, 9), st.integers(0, 9))
-)
-
-
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 1000), st.integers(1, 5), steps)
 def test_it_is_the_gaussian_it_says_whatever_it_has_learnt(seed: int, dimension: int, script: list) -> None:
     features, classes = support(seed, dimension)
-    rng = np.random.default_rng(seed + 1)
     density, oracle = make(), Oracle(features, classes)
     density.fit(features, classes)
-    for kind, first, second in script:
-        event, size = rng.normal(scale=3.0, size=dimension), len(oracle.members)
-        one, other = first % max(size, 1), second % max(size, 1)
-        if kind == "found" or not size:
-            density.found(event)
-            oracle.members.append([event])
-        elif kind == "absorb":
-            density.absorb(one, event)
-            oracle.members[one].append(event)
-        elif kind == "remove":
-            density.remove(one)
-            del oracle.members[one]
-        elif one != other:
-            density.merge(one, other)
-            oracle.members[one] += oracle.members[other]
-            del oracle.members[other]
-    events = rng.normal(scale=3.0, size=(4, dimension))
-    assert density.counts.tolist() == [len(members) for members in oracle.members]
+    for _ in live(density, oracle.members, script, seed + 1):
+        pass
+    events = np.random.default_rng(seed).normal(scale=3.0, size=(4, dimension))
     for event in events:
         scores = density.score(event, range(len(oracle.members)))
         np.testing.assert_allclose(scores, oracle.score(event), rtol=1e-9, atol=1e-9)
@@ -107,29 +85,3 @@ def test_a_single_class_stands_in_with_its_own_variance() -> None:
     density.fit(np.array([[0.0], [2.0]]), np.array([0, 0]))
     expected = multivariate_normal.logpdf([5.0], [1.0], [[2.0 + 2.0]])
     assert density.score_birth(np.array([[5.0]]))[0] == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    "features", [[[1.0], [2.0]], [[1.0], [1.0], [2.0], [2.0]]], ids=["one a class", "equal samples"]
-)
-def test_a_support_set_without_spread_is_refused(features: list) -> None:
-    classes = np.arange(len(features)) * 2 // len(features)
-    with pytest.raises(SupportError, match="two different samples"):
-        make().fit(np.array(features), classes)
-
-
-@settings(deadline=None)
-@given(npst.arrays(np.float64, 3, elements=st.sampled_from([1e160, -1e200, 1e308, -1e308, 0.0])))
-def test_what_lies_too_far_out_is_impossible_and_never_nan(event: np.ndarray) -> None:
-    features, classes = support(0, 3)
-    density = make()
-    density.fit(features, classes)
-    scores = [density.score(event, range(3)), density.score(event, [2, 0]), density.score_birth(event[None])]
-    for score in scores:
-        assert not np.isnan(score).any()
-        assert (np.isneginf(score) == (np.abs(event).max() > 0.0)).all()
-
-
-def test_a_state_that_is_not_its_own_is_refused() -> None:
-    with pytest.raises(StateMismatchError, match="not a nearest-mean state"):
-        make().import_state(DensityState({}, []))
