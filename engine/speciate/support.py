@@ -14,6 +14,8 @@ from speciate.threads import in_thread
 from speciate_schemas import FeatureEvent, ImageEvent
 
 READ_EVENTS = 256
+SMALLEST, LARGEST = 1e-60, 1e60
+"""Of the largest feature: fourth powers of it, summed up, must still be numbers."""
 
 
 async def read_support(source: Source, encoder: Encoder | None) -> tuple[npt.NDArray[Any], list[str]]:
@@ -65,6 +67,12 @@ def check_support(
     if not np.isfinite(matrix).all():
         row = int(np.argwhere(~np.isfinite(matrix).all(axis=1))[0, 0])
         raise SupportError(f"support row {row} holds NaN or infinity: clean or drop it")
+    peak = float(np.abs(matrix).max())
+    if peak and not SMALLEST <= peak <= LARGEST:
+        raise SupportError(
+            f"the largest support feature is {peak:g}: scale features to between {SMALLEST:g} and {LARGEST:g}, so that "
+            "their squares are numbers"
+        )
     names = np.asarray(labels)
     if names.ndim != 1 or names.dtype.kind not in "USbiuf":
         raise SupportError(f"support labels are {names.dtype} of shape {names.shape}: give one text or number a row")

@@ -100,7 +100,8 @@ def _check_learning(density: Density, points: Matrix) -> None:
         wanted, category = density.counts.tolist(), place % len(density.counts)
         if place % 3:
             wanted[category] += 1
-            _check_measures(np.array([density.absorb(category, point)]), 1, "absorb must say how far the mean moved")
+            moved = np.array([density.absorb(category, point)], dtype=np.float64)
+            _check_measures(moved, 1, "absorb must say how far the mean moved")
         else:
             category = len(wanted)
             wanted.append(1)

@@ -4,8 +4,10 @@ The paper keeps a d × d inverse a category. Whitened by the prior, (I + WᵀW)�
 
     log t = base - (ν+1)/2 · log1p(q · κ/(κ+1)),   q = ‖y-m‖² - ‖A(y-m)‖²
 
-where everything but q changes only when the category does. Nothing here is an approximation: A never has more than d
-rows, because a QR of it keeps AᵀA. Sections of the derivation are named in the comments.
+where everything but q changes only when the category does. Nothing here is an approximation. A category that has d rows
+and gets one more is kept as a root B of the inverse itself, BᵀB = I - AᵀA, so it never has more than d; then
+q = ‖B(y-m)‖², which does not cancel, however long the category lives. Sections of the derivation are named in the
+comments.
 """
 
 import math
@@ -15,22 +17,18 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import qr
 from scipy.linalg.blas import dtrmv
-from scipy.linalg.lapack import dtpqrt
 
-from speciate.errors import StateMismatchError
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Density, DensityState, Matrix, Screening, Vector
+from speciate_plugins.densities.algebra import NOISE, root_of_inverse, spectrum
 from speciate_plugins.densities.columns import Column
 from speciate_plugins.densities.devices import namespace
-from speciate_plugins.densities.prior import Prior, PriorOptions, estimate
+from speciate_plugins.densities.prior import Prior, PriorOptions, estimate, student_constants
 from speciate_plugins.densities.row_screening import BLUR, Places, RowScreening, square_norms, too_far
 from speciate_plugins.densities.rows import RowStore
+from speciate_plugins.densities.states import take
 from speciate_schemas import Array
-
-PANEL = 32
-"""Columns LAPACK treats at once when a triangle takes in a row."""
 
 
 class FullOptions(PriorOptions, frozen=True):
@@ -65,6 +63,8 @@ class FullDensity:
     base: Vector
     half_degrees: Vector
     scales: Vector
+    roots: npt.NDArray[np.bool_]
+    """Whether a category's rows are a root of its inverse scale, rather than of what that lacks of the identity."""
     tolerances: Vector
     """How far off a squared distance of nothing may be for a screening."""
 
@@ -77,6 +77,7 @@ class FullDensity:
         numbers = ("_weights", "mean_norms", "log_dets", "base", "half_degrees", "scales", "tolerances")
         return {
             "counts": Column(np.int64),
+            "roots": Column(np.bool_),
             "means": Column(np.float64, dimension),
             "rounded_means": Column(self._options.dtype, dimension),
             **{name: Column(np.float64) for name in numbers},
@@ -133,14 +134,16 @@ class FullDensity:
     def _score(self, point: Vector, category: int) -> float:
         difference = point - self.means[category]
         along = np.vecdot(self.rows.of(category), difference)
-        square = max(float(difference @ difference) - float(along @ along), 0.0)
+        square = float(along @ along)
+        if not self.roots[category]:
+            square = max(float(difference @ difference) - square, 0.0)
         base, half, scale = (column.item(category) for column in (self.base, self.half_degrees, self.scales))
         return base - half * math.log1p(square * scale)
 
     def score_birth(self, points: Matrix) -> Vector:
         """See `Density`."""
         prior = self._prior
-        base, half, scale = _constants(prior, 0.0, 0.0)
+        base, half, scale = student_constants(prior, 0.0, 0.0)
         norms = square_norms(points)
         scores: Vector = base - half * np.log1p(np.where(too_far(norms), np.inf, norms) * scale)
         return scores
@@ -188,23 +191,25 @@ class FullDensity:
         return np.array([self._drift(category) for category in range(len(self.counts))])
 
     def _drift(self, category: int) -> float:
-        lengths, directions = self._axes(category)
-        spread = self._spread(category)
-        log_det = self.dimension * math.log(spread) - float(np.log1p(-lengths).sum())
+        squares, directions = self._axes(category)
+        log_det = self.dimension * math.log(self._spread(category)) - float(np.log(squares).sum())
         drift = 0.5 * abs(log_det - float(self.log_dets[category]))
-        if len(lengths):
-            point = self.means[category] + directions[-1]
-            expected = self.log_density(np.array([1.0 - lengths[-1]]), np.array([category]))
+        if len(squares):
+            point = self.means[category] + directions[0]
+            expected = self.log_density(squares[:1], np.array([category]))
             drift = max(drift, float(abs(self.score(point, [category]) - expected)[0]))
         return drift
 
     def _axes(self, category: int) -> tuple[Vector, Matrix]:
-        """Eigenvalues, ascending, and eigenvectors, as rows, of AᵀA, for a category's rows A in double precision."""
-        own = self.rows.of(category)
-        _, values, directions = np.linalg.svd(own, full_matrices=False)
-        # A length of one is a variance without end: rounding alone makes it, and the log determinant must stay one.
-        lengths = np.minimum(np.square(values[::-1]), 1.0 - np.finfo(np.float64).eps)
-        return lengths, directions[::-1]
+        """Squared distances, ascending, of a step in each direction, as rows, in which a category's scale is not I."""
+        _, values, directions = np.linalg.svd(self.rows.of(category), full_matrices=False)
+        squares = np.square(values)
+        if self.roots[category]:
+            squares, directions = squares[::-1], directions[::-1]
+        else:
+            squares = 1.0 - squares
+        # Nothing is a variance without end: rounding alone makes it, and its logarithm must stay a number.
+        return np.maximum(squares, np.finfo(np.float64).eps), directions
 
     def _tolerance(self, category: int) -> float:
         """A step of log1p, and a half of it for what is not linear."""
@@ -234,28 +239,23 @@ class FullDensity:
             "mean": Array.of(self.means[category].copy()),
             "log_det": Array.of(self.log_dets[category].copy()),
             "rows": Array.of(self.rows.of(category).astype(self._options.dtype)),
+            "root": Array.of(self.roots[category].copy()),
         }
 
     def import_state(self, state: DensityState) -> None:
         """See `Density`."""
-        try:
-            named = {name: array.numpy() for name, array in state.shared.items()}
-            numbers = (float(named[name]) for name in ("log_det", "kappa0", "n0", "shrinkage"))
-            self._prior = Prior(named["mean"].copy(), named["whiten"].copy(), *numbers)
-            self._reset(self.dimension)
-            for one in state.categories:
-                self._import(one)
-        except KeyError as error:
-            raise StateMismatchError(f"the state has no array {error}: it is not a state of this density") from error
+        mean = take(state.shared, "mean", None)
+        whiten = take(state.shared, "whiten", len(mean), len(mean))
+        numbers = (float(take(state.shared, name)) for name in ("log_det", "kappa0", "n0", "shrinkage"))
+        self._prior = Prior(mean.copy(), whiten.copy(), *numbers)
+        self._reset(self.dimension)
+        for one in state.categories:
+            self._import(one)
 
     def _import(self, one: dict[str, Array]) -> None:
-        self._append(
-            int(one["count"].numpy()),
-            float(one["weight"].numpy()),
-            one["mean"].numpy(),
-            float(one["log_det"].numpy()),
-            one["rows"].numpy(),
-        )
+        rows = take(one, "rows", None, self.dimension)
+        count, weight, log_det, root = (take(one, name).item() for name in ("count", "weight", "log_det", "root"))
+        self._append(count, weight, take(one, "mean", self.dimension), log_det, rows, root=root)
 
     def log_density(self, squares: Matrix, places: Places) -> Matrix:
         """Section 4: from squared distances to log densities."""
@@ -268,14 +268,17 @@ class FullDensity:
         return self.tolerances[places] * (1.0 + self.scales[places] * np.maximum(squares, 0.0))
 
     def _found_many(self, points: Matrix) -> None:
-        self._append(0, 0.0, np.zeros(self.dimension), 0.0, np.empty((0, self.dimension)))
+        self._append(0, 0.0, np.zeros(self.dimension), 0.0, np.empty((0, self.dimension)), root=False)
         for point in points:
             self.counts[-1] += 1
             self._update(len(self.counts) - 1, point)
 
-    def _append(self, count: int, weight: float, mean: Vector, log_det: float, rows: npt.NDArray[np.floating]) -> None:
+    def _append(  # all a category is
+        self, count: int, weight: float, mean: Vector, log_det: float, rows: npt.NDArray[np.floating], *, root: bool
+    ) -> None:
         self.rows.add(rows)
-        given: dict[str, npt.ArrayLike] = {"counts": count, "_weights": weight, "means": mean, "log_dets": log_det}
+        given: dict[str, npt.ArrayLike] = {"counts": count, "_weights": weight, "means": mean}
+        given |= {"log_dets": log_det, "roots": root}
         for name, column in self._columns.items():
             column.append(given.get(name, 0))
         self._bind()
@@ -294,36 +297,45 @@ class FullDensity:
     def _widen(self, category: int, row: Vector) -> None:
         """Add wwᵀ to the category's scale."""
         own = self.rows.of(category)
+        if len(own) == self.dimension:
+            self._widen_root(category, row)
+            return
         rest = row - (own @ row) @ own
         # wᵀMw ≥ ‖Mw‖² for any M between 0 and I. Rounding can break that where rows are nearly of length one, and
         # then rows longer than one would feed on themselves.
         gain = max(float(row @ rest), float(rest @ rest))
         self.log_dets[category] += math.log1p(gain)
-        self._learn_row(category, own, rest / math.sqrt(1.0 + gain))
+        self.rows.extend(category, rest[np.newaxis] / math.sqrt(1.0 + gain))
 
     def _settle(self, category: int, values: Vector, directions: Matrix) -> None:
-        """Make the category's scale I + Σ λuuᵀ; rounding may have made a λ negative."""
-        values = np.maximum(values, 0.0)
-        self._rewrite(category, np.sqrt(values / (1.0 + values))[:, np.newaxis] * directions)
+        """Make the category's scale I + Σ λuuᵀ; rounding may have made a λ negative, or more than nothing."""
+        kept = values > NOISE * max(float(values[-1]), 0.0)
+        values, directions = values[kept], directions[kept]
+        root = len(values) == self.dimension
+        lengths = 1.0 / (1.0 + values) if root else values / (1.0 + values)
+        self.rows.rewrite(category, np.sqrt(lengths)[:, np.newaxis] * directions)
+        self.roots[category] = root
         self.log_dets[category] = float(np.log1p(values).sum())
 
-    def _learn_row(self, category: int, own: Matrix, row: Vector) -> None:
-        """Section 6: d rows say all there is, and a triangle of them takes in one more in O(d²)."""
-        if len(own) + 1 < self.dimension:
-            self.rows.extend(category, row[np.newaxis])
-        elif len(own) < self.dimension:
-            self._rewrite(category, np.concatenate((own, row[np.newaxis])))
-        else:
-            triangle, *_ = dtpqrt(0, min(PANEL, self.dimension), own, row[np.newaxis])
-            self.rows.rewrite(category, triangle)
-
-    def _rewrite(self, category: int, rows: Matrix) -> None:
-        """Give a category other rows; d of them as a triangle, which keeps AᵀA."""
-        self.rows.rewrite(category, qr(rows, mode="r")[0] if len(rows) == self.dimension else rows)
+    def _widen_root(self, category: int, row: Vector) -> None:
+        """Section 6: a root takes in a row in O(d²), (BᵀB)⁻¹ + wwᵀ = (B'ᵀB')⁻¹ with B' = B - βuuᵀB for u = Bw."""
+        own = self.rows.of(category)
+        if not self.roots[category]:
+            own = root_of_inverse(own)
+            self.roots[category] = True
+        along = own @ row
+        gain = float(along @ along)
+        length = math.sqrt(1.0 + gain)
+        self.log_dets[category] += math.log1p(gain)
+        self.rows.rewrite(category, own - np.outer(along / (length * (length + 1.0)), along @ own))
 
     def _scatter(self, category: int) -> Matrix:
-        """W from A: WᵀW = Aᵀ(I - AAᵀ)⁻¹A."""
+        """W from A, WᵀW = Aᵀ(I - AAᵀ)⁻¹A; or from B, WᵀW = (BᵀB)⁻¹ - I."""
         own = self.rows.of(category)
+        if self.roots[category]:
+            values, vectors = np.linalg.eigh(own.T @ own)
+            widths = 1.0 / np.maximum(values, np.finfo(np.float64).eps) - 1.0
+            return np.asarray((vectors * np.sqrt(np.maximum(widths, 0.0))).T)
         values, vectors = np.linalg.eigh(np.eye(len(own)) - own @ own.T)
         values = np.maximum(values, np.finfo(self.rows.dtype).eps)
         scatter: Matrix = (vectors / np.sqrt(values)).T @ own
@@ -334,29 +346,13 @@ class FullDensity:
 
     def _renew(self, category: int) -> None:
         """What of a category's score changes only with the category."""
-        constants = _constants(self._prior, float(self._weights[category]), float(self.log_dets[category]))
+        constants = student_constants(self._prior, float(self._weights[category]), float(self.log_dets[category]))
         self.base[category], self.half_degrees[category], self.scales[category] = constants
         self.tolerances[category] = self._tolerance(category)
         mean = self.means[category]
         self.rounded_means[category] = mean
         self.mean_norms[category] = mean @ mean
         self.rows.set_offsets(category, self.rows.of(category) @ mean)
-
-
-def _constants(prior: Prior, weight: float, log_det: float) -> tuple[float, float, float]:
-    """Section 4: base, (ν+1)/2 and κ/(κ+1) of a category that has learnt from so many events."""
-    kappa, degrees, dimension = prior.kappa + weight, prior.degrees + weight, prior.dimension
-    base = math.lgamma((degrees + 1.0) / 2.0) - math.lgamma((degrees - dimension + 1.0) / 2.0)
-    base -= dimension / 2.0 * math.log(math.pi * (kappa + 1.0) / kappa) + 0.5 * (prior.log_det + log_det)
-    return base, (degrees + 1.0) / 2.0, kappa / (kappa + 1.0)
-
-
-def spectrum(parts: Matrix, less: Vector) -> tuple[Vector, Matrix]:
-    """Eigenvalues, ascending, and eigenvectors, as rows, of PᵀP - ℓℓᵀ, for ℓ in the span of P."""
-    basis, triangle = np.linalg.qr(parts.T)
-    seen = basis.T @ less
-    values, vectors = np.linalg.eigh(triangle @ triangle.T - np.outer(seen, seen))
-    return values, vectors.T @ basis.T
 
 
 @hookimpl

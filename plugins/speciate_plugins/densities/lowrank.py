@@ -30,15 +30,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
-from speciate.errors import StateMismatchError
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Density, DensityState, Matrix, Vector
+from speciate_plugins.densities.algebra import NOISE
 from speciate_plugins.densities.columns import Column
 from speciate_plugins.densities.full import FullDensity, FullOptions
+from speciate_plugins.densities.states import take
 from speciate_schemas import Array
-
-NOISE = 1e-14
-"""Relative to the largest eigenvalue: what rounding leaves of a zero."""
 
 
 class LowRankOptions(FullOptions, frozen=True):
@@ -87,7 +85,7 @@ class LowRankDensity(FullDensity):
 
     def _import(self, one: dict[str, Array]) -> None:
         super()._import(one)
-        self._spectra[-1], self._dropped[-1] = one["spectrum"].numpy(), one["dropped"].numpy()
+        self._spectra[-1], self._dropped[-1] = take(one, "spectrum", self._rank), take(one, "dropped")
         self._renew(len(self.counts) - 1)
 
     def _widen(self, category: int, row: Vector) -> None:
@@ -161,9 +159,7 @@ class FeatureSpaceDensity(LowRankDensity):
 
     def import_state(self, state: DensityState) -> None:
         """See `Density`."""
-        if "level" not in state.shared:
-            raise StateMismatchError("the state has no array 'level': it is not a state of this density")
-        self._level = float(state.shared["level"].numpy())
+        self._level = float(take(state.shared, "level"))
         super().import_state(state)
 
     def _renew(self, category: int) -> None:

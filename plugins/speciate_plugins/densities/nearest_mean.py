@@ -11,10 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from speciate.errors import StateMismatchError, SupportError
+from speciate.errors import SupportError
 from speciate.hooks import Provider, hookimpl
 from speciate.screening import ExactScreening
 from speciate.stages import Density, DensityState, Matrix, Screening, Vector
+from speciate_plugins.densities.states import take
 from speciate_schemas import Array, Strict
 
 
@@ -119,14 +120,11 @@ class NearestMean:
 
     def import_state(self, state: DensityState) -> None:
         """See `Density`."""
-        try:
-            self._within = float(state.shared["within"].numpy())
-            self._between = float(state.shared["between"].numpy())
-            self._centre = state.shared["centre"].numpy().copy()
-            rows = [one["mean"].numpy() for one in state.categories]
-            counts = [int(one["count"].numpy()) for one in state.categories]
-        except KeyError as error:
-            raise StateMismatchError(f"the state has no array {error}: it is not a nearest-mean state") from error
+        self._within = float(take(state.shared, "within"))
+        self._between = float(take(state.shared, "between"))
+        self._centre = take(state.shared, "centre", None).copy()
+        rows = [take(one, "mean", self.dimension) for one in state.categories]
+        counts = [int(take(one, "count")) for one in state.categories]
         self._means = np.array(rows, dtype=np.float64).reshape(len(rows), self.dimension)
         self.counts = np.array(counts, dtype=np.int64)
 

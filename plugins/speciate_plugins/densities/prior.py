@@ -4,6 +4,7 @@ After DP-BOA (section 3.3, appendix F): the mean is the support's, the scale is 
 classes, the mean's strength is matched to the spread of the class means by their traces.
 """
 
+import math
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -89,6 +90,14 @@ def estimate(features: Matrix, classes: npt.NDArray[np.int64], options: PriorOpt
     whiten = np.ascontiguousarray(solve_triangular(root, np.eye(len(root)), lower=True))
     log_det = 2.0 * float(np.log(np.diag(root)).sum())
     return Prior(mean, whiten, log_det, float(kappa), strength, shrinkage)
+
+
+def student_constants(prior: Prior, weight: float, log_det: float) -> tuple[float, float, float]:
+    """Of a category that has learnt from so many events: base, (ν+1)/2 and κ/(κ+1) of its Student-t's logarithm."""
+    kappa, degrees, dimension = prior.kappa + weight, prior.degrees + weight, prior.dimension
+    base = math.lgamma((degrees + 1.0) / 2.0) - math.lgamma((degrees - dimension + 1.0) / 2.0)
+    base -= dimension / 2.0 * math.log(math.pi * (kappa + 1.0) / kappa) + 0.5 * (prior.log_det + log_det)
+    return base, (degrees + 1.0) / 2.0, kappa / (kappa + 1.0)
 
 
 def _within(residuals: Matrix, degrees: int, options: PriorOptions) -> tuple[Matrix, float]:

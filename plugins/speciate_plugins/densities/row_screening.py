@@ -1,6 +1,7 @@
 """Screening by rows: all categories at once by one matrix product, then only what a learnt event changes.
 
-The products of the batch with all rows are kept. A category that learns has another mean, so other offsets, and one
+A squared distance is that to the mean less the energy along the rows; or, where the rows are a root, that energy. The
+products of the batch with all rows are kept. A category that learns has another mean, so other offsets, and one
 row more: the products with that row are all that is new for the events behind.
 """
 
@@ -27,6 +28,7 @@ class Rowed(Protocol):
     rows: RowStore
     rounded_means: npt.NDArray[np.floating]
     mean_norms: Vector
+    roots: npt.NDArray[np.bool_]
 
     def log_density(self, squares: Matrix, places: Places) -> Matrix:
         """From squared distances to log densities."""
@@ -122,6 +124,9 @@ class RowScreening:
         squares = norms + mean_norms
         squares -= 2.0 * products
         squares -= energies
+        roots = self._density.roots[places]
+        if roots.any():
+            squares = np.where(roots, energies, squares)
         self._scores[events, places] = self._density.log_density(squares, places)
         # Most often nothing can be in doubt, and that is quickly seen.
         if self._doubtful is None:

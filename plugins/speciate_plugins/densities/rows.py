@@ -89,16 +89,13 @@ class RowStore:
         """Give a category other rows, however many."""
         self._held.pop(category, None)
         self._rewrites[category] += 1
-        if len(rows) != self.count(category):
+        places = self._places[category]
+        if len(rows) != len(places) or (len(rows) and places[-1] - places[0] >= len(rows)):
+            # Moved to the end, where they lie one behind another and are written at once the next time.
             self._keep(np.flatnonzero(self._owner[: self._size] != category))
             self.extend(category, rows)
-            return
-        there, places = self._there(rows), self._places[category]
-        # Rows that lie one behind another are written at once.
-        for run in np.split(np.arange(len(places)), np.flatnonzero(np.diff(places) != 1) + 1):
-            if len(run):
-                start = int(places[run[0]])
-                self._rows[start : start + len(run), :] = there[int(run[0]) : int(run[-1]) + 1, :]
+        elif len(rows):
+            self._rows[int(places[0]) : int(places[-1]) + 1, :] = self._there(rows)
 
     def remove(self, category: int) -> None:
         """Remove a category and its rows; those behind it move up."""

@@ -135,7 +135,8 @@ def test_a_state_whose_arrays_have_other_dimensions_is_refused(density: str, arr
     where = state.categories[1] if array in state.categories[1] else state.shared
     assert array in where
     where[array] = Array.of(ARRAYS[array])
-    with pytest.raises(StateMismatchError, match=array):
+    # Where there are two of another length than all others, those are what is odd.
+    with pytest.raises(StateMismatchError, match="mean" if array == "centre" else array):
         make(density).import_state(state)
 
 
