@@ -75,7 +75,7 @@ def load(folder: Path, name: str, seed: int) -> tuple[np.ndarray, np.ndarray, np
 
 
 def main() -> None:
-    """Run everything asked for, two at a time, and print the table."""
+    """Run everything asked for, as many at a time as there are processors, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sets", nargs="+", default=["pets", "cub"])

@@ -6,6 +6,7 @@ is novel in one fold. The candidates come from the policy's own `tune`; the most
 the middle of the plateau around it. Everything is seeded: the same support set gives the same options.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -149,7 +150,12 @@ def _walk(policy: Policy, fold: Fold) -> list[int]:
     screening = density.screen(fold.points)
     found = []
     for place, (point, log_birth) in enumerate(zip(fold.points, fold.births.tolist(), strict=True)):
-        category = policy.choose(*policy.weigh(screening.row(place), density.counts, log_birth)).category
+        choice = policy.choose(*policy.weigh(screening.row(place), density.counts, log_birth))
+        category = choice.category
+        if not math.isfinite(choice.log_evidence):
+            # A head would refuse it and learn nothing; it is right with nobody.
+            found.append(BIRTH)
+            continue
         if category == BIRTH:
             category = len(density.counts)
             density.found(point)

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -146,10 +146,10 @@ class Head:
         if not np.isfinite(batch).all():
             row, column = np.argwhere(~np.isfinite(batch))[0]
             raise FeatureError(f"event {row} has {batch[row, column]} at feature {column}: clean or drop it")
-        decisions = []
-        for decision in self.decide(batch):
+        decisions: list[Decision] = []
+        for decision in self._decide(batch):
             if isinstance(decision, FeatureError):
-                raise decision
+                raise FeatureError(f"event {len(decisions)}: {decision}; those before it are learnt") from decision
             decisions.append(decision)
         return decisions
 
@@ -159,24 +159,25 @@ class Head:
         All events are screened at once; while walking them, the categories that could matter are scored exactly, as
         they are by then. So the decisions, and every figure with them, are those of one at a time.
         """
-        decisions: list[Decision | FeatureError] = []
-        for start in range(0, len(batch), SCREENED):
-            decisions += self._decide(self._density.embed(batch[start : start + SCREENED]))
-        return decisions
+        return list(self._decide(batch))
 
-    def _decide(self, points: Matrix) -> list[Decision | FeatureError]:
+    def _decide(self, batch: Matrix) -> Iterator[Decision | FeatureError]:
+        # Row by row in memory: sums over an event then have the same bits alone and among others.
+        batch = np.ascontiguousarray(batch)
+        for start in range(0, len(batch), SCREENED):
+            yield from self._decide_screened(self._density.embed(batch[start : start + SCREENED]))
+
+    def _decide_screened(self, points: Matrix) -> Iterator[Decision | FeatureError]:
         screening = self._density.screen(points)
         births = self._density.score_birth(points).tolist()
-        decisions: list[Decision | FeatureError] = []
         for place, (point, log_birth) in enumerate(zip(points, births, strict=True)):
             choice = self._choose(screening.row(place), screening.blur, point, log_birth)
             if not math.isfinite(choice.log_evidence):
-                decisions.append(FeatureError(f"its evidence is {choice.log_evidence}: the features are too far out"))
+                yield FeatureError(f"its evidence is {choice.log_evidence}: the features are too far out")
                 continue
             decision, category = self._apply(choice, point)
             screening.refresh(place, category)
-            decisions.append(decision)
-        return decisions
+            yield decision
 
     def _choose(self, row: Vector, blur: float, point: Vector, log_birth: float) -> Choice:
         """Let the policy choose, on exact scores of all that can show in the choice."""
@@ -243,10 +244,11 @@ class Head:
         self.version += 1
 
     def verify(self) -> dict[int, float]:
-        """How far rounding has moved each category's log scores, in nats, by its number.
+        """What rounding shows to have done to each category's log scores, in nats, by its number.
 
         The state is factored again in double precision from what it keeps, and compared with the figures it is scored
-        by. Looks only; takes about as long as a few events a category.
+        by: a sign of wear, not a bound on it, since errors in different directions may cancel, and a merge starts anew.
+        Looks only.
         """
         return dict(zip((entry.id for entry in self._entries), self._density.verify().tolist(), strict=True))
 
@@ -278,6 +280,8 @@ class Head:
         policy = choose(plugins, "policy", {"plugin": state.policy, **state.policy_options}, "policy")
         head = cls(density, policy)
         head._density.import_state(DensityState(state.shared, [one.arrays for one in state.categories]))
+        if head._density.counts.tolist() != [one.count for one in state.categories]:
+            raise StateMismatchError("the state's counts are not those of its arrays: it was changed since")
         if head.dimension != state.dimension:
             raise StateMismatchError(f"the state says dimension {state.dimension}, its arrays have {head.dimension}")
         head._entries = [_Entry(one.id, one.label, one.known) for one in state.categories]

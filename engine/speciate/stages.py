@@ -163,7 +163,7 @@ class Density(Protocol):
         """Remove a category; those behind it move up."""
 
     def verify(self) -> Vector:
-        """For each category, how far rounding has moved its log scores from what its state says, in nats."""
+        """For each category, what rounding shows to have done to its log scores, in nats; a sign of it, no bound."""
 
     def export_state(self) -> DensityState:
         """Everything needed to go on, as arrays that later learning does not change."""

@@ -57,7 +57,7 @@ def check_support(
 ) -> tuple[Matrix, list[str], npt.NDArray[np.int64]]:
     """Check a support set: the matrix, the names of its classes in sorted order, and each row's class."""
     try:
-        matrix = np.asarray(features, dtype=np.float64)
+        matrix = np.ascontiguousarray(features, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise SupportError(f"support features are not a matrix of numbers: {error}") from error
     if matrix.ndim != 2 or matrix.size == 0:  # noqa: PLR2004  # a matrix has two axes
@@ -74,6 +74,8 @@ def check_support(
             "their squares are numbers"
         )
     names = np.asarray(labels)
+    if names.dtype == object and all(isinstance(name, str) for name in names.flat):
+        names = names.astype(str)
     if names.ndim != 1 or names.dtype.kind not in "USbiuf":
         raise SupportError(f"support labels are {names.dtype} of shape {names.shape}: give one text or number a row")
     values, classes = np.unique(names, return_inverse=True)

@@ -4,6 +4,7 @@ import math
 import tempfile
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -354,3 +355,45 @@ def test_it_says_how_exact_it_is_by_the_numbers_of_its_categories():
     before = bits(head.state())
     assert head.verify() == {1: 0.0, 3: 0.0, 4: 0.0}
     assert bits(head.state()) == before
+
+
+SUPPORT_FAR = (
+    np.random.default_rng(1).normal(size=(20, 2)) + np.repeat([[0.0], [9.0]], 10, axis=0),
+    np.repeat([0, 1], 10),
+)
+
+
+def test_process_stops_where_one_by_one_would():
+    features, labels = SUPPORT_FAR
+    events = np.concatenate((features[:3], [[1e200, 0.0]], features[3:5]))
+    head, other = (Head.fit(features, labels, density="full", policy="dp") for _ in range(2))
+    with pytest.raises(
+        FeatureError, match=r"event 3: its evidence is -inf: the features are too far out; those before"
+    ):
+        head.process(events)
+    for event in events[:3]:
+        other.step(event)
+    assert encode(head.state()) == encode(other.state())
+
+
+def test_a_state_whose_counts_were_changed_is_refused():
+    features, labels = SUPPORT_FAR
+    state = Head.fit(features, labels, density="full", policy="dp").state()
+    first = msgspec.structs.replace(state.categories[0], count=99)
+    with pytest.raises(StateMismatchError, match="counts are not those of its arrays"):
+        Head.from_state(msgspec.structs.replace(state, categories=[first, *state.categories[1:]]))
+
+
+def test_labels_may_be_a_column_of_a_table():
+    features, labels = SUPPORT_FAR
+    head = Head.fit(features, np.array([f"class {one}" for one in labels], dtype=object), density="full", policy="dp")
+    assert [one.label for one in head.categories] == ["class 0", "class 1"]
+
+
+def test_tuning_learns_nothing_from_an_event_the_head_would_refuse():
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(6), 20)
+    features = 8.0 * rng.normal(size=(6, 4))[labels] + rng.normal(size=(120, 4))
+    features[7] *= 1e20
+    head = Head.fit(features, labels, density="full", policy="dp", alpha="auto")
+    assert np.isfinite(head.state().policy_options["alpha"])

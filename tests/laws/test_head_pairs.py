@@ -73,6 +73,17 @@ def test_any_split_is_decided_as_one_by_one(density: str, policy: str, dimension
     assert batched(density, policy, dimension, cuts) == stepped(density, policy, dimension)[1:]
 
 
+@densities
+@policies
+@pytest.mark.parametrize("dimension", [3, 33, 128])
+def test_columns_in_memory_are_decided_as_rows(density: str, policy: str, dimension: int) -> None:
+    """A transposed matrix, or one out of a table by columns, holds the same events."""
+    state = fit(density, *world(dimension), policy=policy).state()
+    events = stream(dimension, EVENTS)
+    by_columns = Head.from_state(state).process(np.asfortranarray(events))
+    assert encode(by_columns) == encode(Head.from_state(state).process(events))
+
+
 def life(density: str, dtype: str) -> Head:
     """Some hundred events, a merge and a removal."""
     head = fit(density, *world(5), dtype=dtype, alpha=1e-3)

@@ -6,8 +6,7 @@ The paper keeps a d × d inverse a category. Whitened by the prior, (I + WᵀW)�
 
 where everything but q changes only when the category does. Nothing here is an approximation. A category that has d rows
 and gets one more is kept as a root B of the inverse itself, BᵀB = I - AᵀA, so it never has more than d; then
-q = ‖B(y-m)‖², which does not cancel, however long the category lives. Sections of the derivation are named in the
-comments.
+q = ‖B(y-m)‖², which is no small difference of large numbers. Sections of the derivation are named in the comments.
 """
 
 import math
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg.blas import dtrmv
 
+from speciate.errors import StateMismatchError
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Density, DensityState, Matrix, Screening, Vector
 from speciate_plugins.densities.algebra import NOISE, root_of_inverse, spectrum
@@ -185,8 +185,9 @@ class FullDensity:
         """See `Density`.
 
         Log determinants are added up in double precision event by event, while the rows are rounded: the determinant
-        of the rows as they are shows what that has done. And a score is taken where rounding hurts most, a step from
-        the mean along the direction in which the category is widest.
+        of the rows as they are shows what that has done, but for what cancels between directions, and for what was
+        before a merge, which takes it from the rows. And a score is compared with that of the axes, a step from the
+        mean along the direction in which the category is widest.
         """
         return np.array([self._drift(category) for category in range(len(self.counts))])
 
@@ -255,6 +256,12 @@ class FullDensity:
     def _import(self, one: dict[str, Array]) -> None:
         rows = take(one, "rows", None, self.dimension)
         count, weight, log_det, root = (take(one, name).item() for name in ("count", "weight", "log_det", "root"))
+        whole = len(rows) == self.dimension
+        if len(rows) > self.dimension or (root and not whole) or count < 1 or not 0 < weight <= count:
+            raise StateMismatchError(
+                f"the state has a category of {count} events, {weight} learnt, with {len(rows)} rows of "
+                f"{self.dimension} features: it is not a state of this density"
+            )
         self._append(count, weight, take(one, "mean", self.dimension), log_det, rows, root=root)
 
     def log_density(self, squares: Matrix, places: Places) -> Matrix:

@@ -52,7 +52,8 @@ class LowRankOptions(FullOptions, frozen=True):
 class LowRankDensity(FullDensity):
     """Categories as in `full`, their rows a sketch; λ are kept beside the rows in double precision.
 
-    A category is a sketch from the first time it had a row too many; from then on it has exactly r rows.
+    A category is a sketch from the first time it had a row too many; from then on it has r rows, or fewer
+    if its events leave no more directions.
     """
 
     _spectra: Matrix

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from speciate.errors import SupportError
+from speciate.errors import StateMismatchError, SupportError
 from speciate.hooks import Provider, hookimpl
 from speciate.screening import ExactScreening
 from speciate.stages import Density, DensityState, Matrix, Screening, Vector
@@ -125,6 +125,8 @@ class NearestMean:
         self._centre = take(state.shared, "centre", None).copy()
         rows = [take(one, "mean", self.dimension) for one in state.categories]
         counts = [int(take(one, "count")) for one in state.categories]
+        if min(counts, default=1) < 1:
+            raise StateMismatchError(f"the state has a category of {min(counts)} events: no state has that")
         self._means = np.array(rows, dtype=np.float64).reshape(len(rows), self.dimension)
         self.counts = np.array(counts, dtype=np.int64)
 

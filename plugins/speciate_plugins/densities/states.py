@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from speciate.errors import StateMismatchError
@@ -21,4 +22,6 @@ def take(arrays: Mapping[str, Array], name: str, *shape: int | None) -> npt.NDAr
         raise StateMismatchError(
             f"the state's array {name!r} has shape {found.shape}, not {wanted_shape}: it is not a state of this density"
         )
+    if not np.isfinite(found).all():
+        raise StateMismatchError(f"the state's array {name!r} holds NaN or infinity: it is not a state of this density")
     return found

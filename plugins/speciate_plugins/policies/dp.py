@@ -77,8 +77,9 @@ def tune(options: DirichletOptions, held: Held) -> Sequence[DirichletOptions]:
 
 def _turning(held: Sequence[Evidence]) -> list[float]:
     """The log alpha at which each event turns from its best category to a birth."""
-    values = ((np.log(counts) + log_density).max() - log_birth for log_density, counts, log_birth in held)
-    return [min(max(float(value), -MOST_NATS), MOST_NATS) for value in values if math.isfinite(value)]
+    best = [(float((np.log(counts) + log_density).max()), log_birth) for log_density, counts, log_birth in held]
+    possible = (top - log_birth for top, log_birth in best if math.isfinite(top) and math.isfinite(log_birth))
+    return [min(max(value, -MOST_NATS), MOST_NATS) for value in possible]
 
 
 @hookimpl

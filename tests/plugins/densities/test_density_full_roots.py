@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from builtin import dtypes, fit, labelled, live, make, steps
 from oracle import Oracle
 from speciate import Head
+from speciate.errors import StateMismatchError
 from speciate_plugins.densities.row_screening import BLUR
-from speciate_schemas import encode
+from speciate_schemas import Array, encode
 
 TOLERANCE = {"float64": 1e-9, "float32": 1e-2}
 """In nats, after a few hundred events, far wider than the prior says."""
@@ -121,3 +122,22 @@ def test_saved_and_loaded_they_learn_on_bit_for_bit(tmp_path: Path, dimension: i
     assert encode(loaded.process(events)) == encode(head.process(events))
     assert encode(loaded.state()) == encode(head.state())
     assert loaded.verify() == head.verify()
+
+
+@pytest.mark.parametrize(
+    ("array", "value"),
+    [
+        ("rows", np.zeros((4, 3))),
+        ("root", np.bool_(True)),
+        ("count", np.int64(0)),
+        ("weight", np.float64(-1.0)),
+        ("weight", np.float64(99.0)),
+        ("mean", np.array([0.0, np.nan, 0.0])),
+    ],
+)
+def test_a_state_that_cannot_be_is_refused(array: str, value: Any) -> None:
+    density, _ = fitted(0, 3)
+    state = density.export_state()
+    state.categories[1][array] = Array.of(value)
+    with pytest.raises(StateMismatchError, match="it is not a state of this density"):
+        make("full").import_state(state)
