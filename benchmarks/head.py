@@ -2,7 +2,7 @@
 
     python benchmarks/head.py                     K = 77, 200, 1 000 at d = 768
     python benchmarks/head.py --categories 10000  one size
-    python benchmarks/head.py --long 1000000      a long stream: rate, memory and rows as it goes on
+    python benchmarks/head.py --long 1000000      a long stream: rate, memory, rows and wear as it goes on
 
 The limit is the pass over the rows: a bare product of all rows with one vector (GEMV), and with a batch of them (GEMM).
 The paper's form keeps a d × d inverse a category, scores with einsum and refactors the chosen category after each
@@ -64,20 +64,20 @@ class PaperHead:
         return best
 
 
-def make_world(categories: int, seed: int = 0) -> tuple[Head, np.ndarray]:
+def make_world(categories: int, dimension: int = DIMENSION) -> tuple[Head, np.ndarray]:
     """A fitted head with so many categories of thirty events, and a stream of the same kind."""
-    rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(categories, DIMENSION))
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(categories, dimension))
     few = min(categories, 200)
     classes = np.repeat(np.arange(few), EVENTS_EACH)
-    support = centres[classes] + rng.normal(size=(len(classes), DIMENSION))
+    support = centres[classes] + rng.normal(size=(len(classes), dimension))
     head = Head.fit(support, classes, density="full", policy="dp", alpha=1e-9)
     for centre in centres[few:]:
         born = head.size
-        head.learn(centre + rng.normal(size=DIMENSION), born, birth=True)
+        head.learn(centre + rng.normal(size=dimension), born, birth=True)
         for _ in range(EVENTS_EACH - 1):
-            head.learn(centre + rng.normal(size=DIMENSION), born, birth=False)
-    stream = centres[rng.integers(0, categories, size=4096)] + rng.normal(size=(4096, DIMENSION))
+            head.learn(centre + rng.normal(size=dimension), born, birth=False)
+    stream = centres[rng.integers(0, categories, size=4096)] + rng.normal(size=(4096, dimension))
     return head, stream
 
 
@@ -162,22 +162,23 @@ def report(categories: int, rows: int, times: dict[str, list[float]], ours: int,
     )
 
 
-def run_long(events: int, categories: int = 77) -> None:
-    """A long stream: every tenth of it, the rate, the memory and the most rows a category has."""
-    head, _ = make_world(categories)
+def run_long(events: int, dimension: int, categories: int = 77) -> None:
+    """A long stream: every tenth of it, the rate, the memory, the most rows a category has, and its wear."""
+    head, _ = make_world(categories, dimension)
     density = inside(head)
     rng = np.random.default_rng(1)
     centres = np.linalg.solve(density._prior.whiten, density.means.T).T + density._prior.mean  # noqa: SLF001
     for part in range(10):
         start = time.perf_counter()
         for _ in range(max(1, events // 10 // 256)):
-            head.process(centres[rng.integers(0, categories, 256)] + rng.normal(size=(256, DIMENSION)))
+            head.process(centres[rng.integers(0, categories, 256)] + rng.normal(size=(256, dimension)))
         done = max(1, events // 10 // 256) * 256
         most = max(density.rows.count(category) for category in range(head.size))
         rate = done / (time.perf_counter() - start)
         print(
             f"{(part + 1) * done:>10,} events: {rate:,.0f} a second, {head.size} categories, at most {most} rows each, "
-            f"{head.nbytes / 1e6:.1f} MB"
+            f"{head.nbytes / 1e6:.1f} MB, wear {max(head.verify().values()):.1e} nats",
+            flush=True,
         )
 
 
@@ -187,9 +188,10 @@ def main() -> None:
     parser.add_argument("--categories", type=int, nargs="+", default=[77, 200, 1000])
     parser.add_argument("--rounds", type=int, default=48)
     parser.add_argument("--long", type=int, metavar="EVENTS", help="run one long stream instead")
+    parser.add_argument("--dimension", type=int, default=DIMENSION, help="of the long stream")
     options = parser.parse_args()
     if options.long:
-        run_long(options.long)
+        run_long(options.long, options.dimension)
         return
     for categories in options.categories:
         compare(categories, options.rounds)

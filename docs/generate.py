@@ -13,13 +13,27 @@ from types import ModuleType
 
 import click
 
-from speciate import config, hooks, stages
+from speciate import catalogue, config, hooks, stages
+from speciate.catalogue import KINDS
 from speciate.cli import COMMANDS, group
 from speciate.cli.failures import EXIT_CODES
 from speciate.describe import Key, describe
 from speciate.hooks import STAGES
 from speciate.plugins import installed
-from speciate_schemas import CommitOptions, PipelineConfig, RunOptions
+from speciate_schemas import (
+    BenchmarkConfig,
+    CommitOptions,
+    ComparisonConfig,
+    DataOptions,
+    KnownClasses,
+    MethodConfig,
+    PipelineConfig,
+    RunMetrics,
+    RunOptions,
+    Strict,
+    SupportRule,
+)
+from speciate_schemas.replay import CategoryPurity, Growth, Shares, TemporalBin, Timing
 
 HERE = Path(__file__).parent
 DISTRIBUTION = "speciate"
@@ -79,10 +93,74 @@ same door. A plugin is imported only when it is used, and a broken one never sto
 `speciate plugins` tells what is wrong with it."""
 
 
+BENCHMARKS = """\
+# Benchmarks
+
+Replaying recorded streams takes three kinds of TOML files. A *benchmark* says which events are known and in which order
+the others come; a *method* is a density and a policy; a *comparison* names many of both. Ready ones are called by name,
+your own by the path of a file that ends with `.toml`. [replay.md](replay.md) tells how they are used."""
+
+CATALOGUES = """\
+## Bringing your own along
+
+A package brings benchmarks, methods and comparisons along with an entry point of the group `speciate` that names a
+package with folders `benchmarks`, `methods` and `comparisons` of TOML files:
+
+```toml
+[project.entry-points.speciate]
+"catalogue.mine" = "my_package.my_catalogue"
+```"""
+
+FIGURES = """\
+## What a run comes to
+
+`run.json` of a run has these under `metrics`; `assignments.npy` beside it has one row an event."""
+
+
 def pages() -> dict[str, str]:
     """Every page by file name."""
-    parts = {"configuration.md": configuration(), "cli.md": command_line(), "hooks.md": hook_reference()}
+    parts = {
+        "configuration.md": configuration(),
+        "cli.md": command_line(),
+        "hooks.md": hook_reference(),
+        "benchmarks.md": benchmarks(),
+    }
     return {name: "\n\n".join([NOTE, *blocks]) + "\n" for name, blocks in parts.items()}
+
+
+# ---- benchmarks.md
+
+
+def benchmarks() -> Iterator[str]:
+    """Keys of the three kinds of files, what is ready, and the figures of a run."""
+    yield BENCHMARKS
+    for heading, struct in (
+        ("A benchmark", BenchmarkConfig),
+        ("[data]", DataOptions),
+        ("[known]", KnownClasses),
+        ("[support]", SupportRule),
+        ("A method", MethodConfig),
+        ("A comparison", ComparisonConfig),
+    ):
+        yield f"## {heading}"
+        yield key_table(describe(struct))
+    for kind, struct in KINDS.items():
+        yield f"## Ready {kind}"
+        configs = [(name, catalogue.load(kind, name, struct)[1]) for name in catalogue.ready(kind)]
+        yield table(("name", "what it is"), [(f"`{name}`", told(one)) for name, one in configs])
+    yield CATALOGUES
+    yield FIGURES
+    for struct in (RunMetrics, Shares, TemporalBin, Growth, Timing, CategoryPurity):
+        yield f"### {struct.__name__}"
+        yield inspect.getdoc(struct) or ""
+        rows = [(f"`{key.name}`", key.description) for key in describe(struct)]
+        yield table(("figure", "meaning"), rows)
+
+
+def told(one: Strict) -> str:
+    """Title and about of a ready file, in one line."""
+    about = " ".join(getattr(one, "about", "").split())
+    return f"{one.title}{'.' if about else ''} {about}".strip()
 
 
 # ---- configuration.md

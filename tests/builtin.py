@@ -19,6 +19,8 @@ DENSITIES: dict[str, dict[str, Any]] = {
     "nearest-mean": {"density": "nearest-mean"},
     "spherical": {"density": "spherical"},
 }
+RULES = {"leader", "rankstat", "wta", "smile", "phe", "sync", "diffgre", "dbstream"}
+"""Scores that stand for the rules of other methods, not for probabilities: their own tests hold them to those rules."""
 ROWED = [name for name in DENSITIES if name != "nearest-mean"]
 """Those that are screened by rows, though some never have one."""
 POLICIES = ["dp", "posterior-threshold", "distance-threshold"]

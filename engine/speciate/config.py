@@ -93,14 +93,14 @@ def parse(tree: Mapping[str, Any], where: str = "configuration", overrides: Sequ
     """Check the engine's own keys of a configuration given as nested mappings, after overrides."""
     changed = deepcopy(dict(tree))
     apply_overrides(changed, overrides)
-    _check_keys(changed, PipelineConfig, where)
+    check_keys(changed, PipelineConfig, where)
     for name, kind in (("run", RunOptions), ("commit", CommitOptions)):
         if isinstance(changed.get(name), dict):
-            _check_keys(changed[name], kind, f"{where}: [{name}]")
+            check_keys(changed[name], kind, f"{where}: [{name}]")
     try:
         return msgspec.convert(changed, PipelineConfig)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {_readable(error)}") from error
+        raise ConfigError(f"{where}: {readable(error)}") from error
 
 
 def resolve(config: PipelineConfig, plugins: Plugins) -> Resolved:
@@ -156,11 +156,11 @@ def choose(plugins: Plugins, stage: str, section: Mapping[str, Any], where: str)
         provider = plugins.provider(stage, name)
     except PluginError as error:
         raise PluginError(f"[{where}] {error}") from error
-    _check_keys(options, provider.options, f"[{where}] {stage} {name!r}")
+    check_keys(options, provider.options, f"[{where}] {stage} {name!r}")
     try:
         checked = msgspec.convert(options, provider.options)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"[{where}] {stage} {name!r}: {_readable(error)}") from error
+        raise ConfigError(f"[{where}] {stage} {name!r}: {readable(error)}") from error
     return Chosen(stage, name, plugins.info(stage, name).version, provider, checked)
 
 
@@ -190,7 +190,7 @@ def _override(tree: dict[str, Any], override: str) -> None:
     node[path[-1]] = value
 
 
-def _check_keys(tree: Mapping[str, Any], kind: type[Strict], where: str) -> None:
+def check_keys(tree: Mapping[str, Any], kind: type[Strict], where: str) -> None:
     """Refuse a key the struct does not have, and suggest the nearest it has."""
     known = [field.encode_name for field in msgspec.structs.fields(kind)]
     for key in tree:
@@ -200,6 +200,6 @@ def _check_keys(tree: Mapping[str, Any], kind: type[Strict], where: str) -> None
             raise ConfigError(f"{where} has no key {key!r}: {hint}it takes {', '.join(known) or 'none'}")
 
 
-def _readable(error: msgspec.ValidationError) -> str:
+def readable(error: msgspec.ValidationError) -> str:
     """Msgspec's message with the path as one would write it in the file."""
     return str(error).replace("`$.", "`").replace(" - at `$`", "")

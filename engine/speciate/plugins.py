@@ -124,7 +124,9 @@ def _discover() -> Iterator[EntryPoint]:
             continue
         seen.add(name)
         try:
-            yield from distribution.entry_points.select(group=PROJECT)
+            found = distribution.entry_points.select(group=PROJECT)
+            # A catalogue is files, not a stage: `speciate.catalogue` finds it.
+            yield from (entry for entry in found if not entry.name.startswith("catalogue."))
         except Exception as error:  # noqa: BLE001  # whatever a stranger's metadata makes the parser raise
             log.warning("the entry points of a package cannot be read", package=name, error=repr(error))
 

@@ -1,6 +1,14 @@
 """What Speciate says: on the wire, on disk and in configurations."""
 
 from speciate_schemas.arrays import Array
+from speciate_schemas.benchmark import (
+    BenchmarkConfig,
+    ComparisonConfig,
+    DataOptions,
+    KnownClasses,
+    MethodConfig,
+    SupportRule,
+)
 from speciate_schemas.codec import decode, encode
 from speciate_schemas.config import CommitOptions, PipelineConfig, RunOptions, Strict
 from speciate_schemas.events import (
@@ -19,6 +27,7 @@ from speciate_schemas.events import (
     Rejection,
     RenameCategory,
 )
+from speciate_schemas.replay import Recipe, Run, RunInfo, RunMetrics
 from speciate_schemas.state import (
     CategoryState,
     Commit,
@@ -35,29 +44,39 @@ __all__ = [
     "Answer",
     "Array",
     "Assignment",
+    "BenchmarkConfig",
     "CategoryState",
     "Commit",
     "CommitOptions",
+    "ComparisonConfig",
     "Control",
     "ControlApplied",
+    "DataOptions",
     "DeadLetter",
     "Event",
     "FeatureEvent",
     "ForgetCategory",
     "HeadState",
     "ImageEvent",
+    "KnownClasses",
     "MergeCategories",
     "Message",
+    "MethodConfig",
     "Observation",
     "PipelineConfig",
     "Position",
     "RecentState",
+    "Recipe",
     "Rejection",
     "RenameCategory",
+    "Run",
+    "RunInfo",
+    "RunMetrics",
     "RunOptions",
     "SnapshotManifest",
     "StoredRecord",
     "Strict",
+    "SupportRule",
     "Tally",
     "TaskState",
     "decode",

@@ -11,7 +11,19 @@ from speciate import hooks, stages
 from speciate.cli import COMMANDS, group
 from speciate.describe import describe
 from speciate.plugins import installed
-from speciate_schemas import CommitOptions, PipelineConfig, RunOptions
+from speciate_schemas import (
+    BenchmarkConfig,
+    CommitOptions,
+    ComparisonConfig,
+    DataOptions,
+    KnownClasses,
+    MethodConfig,
+    PipelineConfig,
+    RunMetrics,
+    RunOptions,
+    SupportRule,
+)
+from speciate_schemas.replay import CategoryPurity, Growth, Shares, TemporalBin, Timing
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -25,18 +37,23 @@ def load_generator():
 
 generate = load_generator()
 
+CONFIGURED = [PipelineConfig, RunOptions, CommitOptions]
+REPLAYED = [BenchmarkConfig, DataOptions, KnownClasses, SupportRule, MethodConfig, ComparisonConfig]
+FIGURES = [RunMetrics, Shares, TemporalBin, Growth, Timing, CategoryPurity]
+EVERY_STRUCT = [*CONFIGURED, *REPLAYED, *FIGURES]
+
 BUILT_IN = [(stage, name) for stage in hooks.STAGES for name in generate.built_in(stage)]
 CONTEXT = click.Context(group)
 EVERY_COMMAND = [group, *(group.get_command(CONTEXT, name) for name in COMMANDS)]
 
 
-@pytest.mark.parametrize("name", ["configuration.md", "cli.md", "hooks.md"])
+@pytest.mark.parametrize("name", ["configuration.md", "cli.md", "hooks.md", "benchmarks.md"])
 def test_the_committed_page_is_what_the_code_says(name):
     written = (DOCS / name).read_text("utf-8") if (DOCS / name).exists() else ""
     assert written == generate.pages()[name], "run: python docs/generate.py"
 
 
-@pytest.mark.parametrize("struct", [PipelineConfig, RunOptions, CommitOptions])
+@pytest.mark.parametrize("struct", EVERY_STRUCT)
 def test_every_key_of_the_engine_is_described(struct):
     assert [key.name for key in describe(struct) if not key.description] == []
 

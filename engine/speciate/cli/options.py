@@ -17,3 +17,12 @@ overrides_option = click.option(
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+data_option = click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    default=".",
+    show_default="the current folder",
+    envvar="SPECIATE_DATA",
+    help="Folder of the recorded data. May also be given as the environment variable SPECIATE_DATA.",
+)

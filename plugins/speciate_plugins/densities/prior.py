@@ -35,7 +35,13 @@ class PriorOptions(Strict, frozen=True):
         Literal["auto"] | Fraction,
         msgspec.Meta(description="Share of the scaled identity in the covariance within classes; auto: from the data."),
     ] = "auto"
-    n_cap: Annotated[Positive, msgspec.Meta(description="Most the prior counts for, in events.")] = 50.0
+    n0: Annotated[
+        Literal["auto"] | Positive,
+        msgspec.Meta(description="Events the prior counts for; auto: half of what a support class has, at most n_cap."),
+    ] = "auto"
+    n_cap: Annotated[Positive, msgspec.Meta(description="Most the prior counts for, in events, where n0 is auto.")] = (
+        50.0
+    )
     kappa0: Annotated[
         Literal["auto"] | Positive,
         msgspec.Meta(description="Strength of the prior mean; auto: matched to the spread of the class means."),
@@ -84,7 +90,7 @@ def estimate(features: Matrix, classes: npt.NDArray[np.int64], options: PriorOpt
         if options.kappa0 == "auto"
         else options.kappa0
     )
-    strength = min(float(counts.mean()) / 2.0, options.n_cap)
+    strength = min(float(counts.mean()) / 2.0, options.n_cap) if options.n0 == "auto" else options.n0
     root = _root(strength * within, shrinkage)
     # Row by row in memory, as it will be when read back from a state: products keep their bits.
     whiten = np.ascontiguousarray(solve_triangular(root, np.eye(len(root)), lower=True))

@@ -1,0 +1,65 @@
+"""Showing how far counted work is: a bar on a terminal, a log line now and then otherwise."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from speciate.logs import configure, get_logger
+
+LINE_SECONDS = 10.0
+
+Show = Callable[[int, int, str], None]
+"""Told how much is done, of how much, and a word on it."""
+
+log = get_logger(__name__)
+
+
+@contextlib.contextmanager
+def counting(what: str) -> Iterator[Show]:
+    """Yield the function that shows how far the work is."""
+    if sys.stderr.isatty():
+        with _bar(what) as show:
+            configure()  # here, so that the bar puts log lines above itself
+            yield show
+    else:
+        configure()
+        yield _lines(what)
+
+
+@contextlib.contextmanager
+def _bar(what: str) -> Iterator[Show]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn(what),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda done, total, word: progress.update(task, completed=done, total=total, description=word)
+
+
+def _lines(what: str) -> Show:
+    said = time.monotonic()
+
+    def show(done: int, total: int, word: str) -> None:
+        nonlocal said
+        if done == total or time.monotonic() - said >= LINE_SECONDS:
+            said = time.monotonic()
+            log.info(what, done=done, total=total, last=word)
+
+    return show

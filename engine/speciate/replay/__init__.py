@@ -1,0 +1,1 @@
+"""Replaying recorded streams: benchmarks, one run, many runs."""

@@ -1,0 +1,1 @@
+"""What a comparison came to: tables, findings, figures and one page, from nothing but its runs."""

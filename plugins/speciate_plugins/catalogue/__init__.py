@@ -1,0 +1,1 @@
+"""Ready benchmarks, methods and comparisons, as TOML files: see `speciate.catalogue`."""
