@@ -73,9 +73,13 @@ def check_support(
             f"the largest support feature is {peak:g}: scale features to between {SMALLEST:g} and {LARGEST:g}, so that "
             "their squares are numbers"
         )
+    given = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+    if not isinstance(labels, str) and all(isinstance(label, str) for label in given):
+        # Not by an array of text, which loses what ends with a null character: two classes would be one.
+        texts = sorted(set(given))
+        places = {text: place for place, text in enumerate(texts)}
+        return matrix, texts, np.array([places[label] for label in given], dtype=np.int64)
     names = np.asarray(labels)
-    if names.dtype == object and all(isinstance(name, str) for name in names.flat):
-        names = names.astype(str)
     if names.ndim != 1 or names.dtype.kind not in "USbiuf":
         raise SupportError(f"support labels are {names.dtype} of shape {names.shape}: give one text or number a row")
     values, classes = np.unique(names, return_inverse=True)

@@ -4,7 +4,7 @@ import asyncio
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from worlds import json_lines, stream, write_images
 
@@ -81,6 +81,7 @@ async def test_images_are_encoded_and_a_bad_one_is_named(tmp_path):
 
 @settings(deadline=None)
 @given(st.lists(st.text(max_size=3), min_size=1) | st.lists(st.integers(-99, 99), min_size=1))
+@example(["a", "a\0"])
 def test_every_row_has_the_class_of_its_label_and_classes_are_sorted(labels):
     matrix, names, classes = check_support(np.zeros((len(labels), 2), dtype=np.float32), labels)
     assert matrix.dtype == np.float64
