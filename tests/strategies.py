@@ -88,6 +88,118 @@ commit_options = st.builds(
     snapshots_kept=st.integers(2, 100),
 )
 
+fractions = st.floats(0, 1)
+positive = st.integers(1, 2**31)
+seeds = st.integers(0, 2**31)
+few_words = st.lists(words, max_size=3).map(tuple)
+whole_numbers = st.lists(counts, max_size=3)
+support_rules = st.builds(
+    schemas.SupportRule,
+    rule=st.sampled_from(["pooled", "per-class"]),
+    share=st.floats(0.001, 0.999),
+    seed=st.none() | seeds,
+    groups=few_words,
+)
+data_options = st.builds(
+    schemas.DataOptions,
+    features=st.none() | words,
+    source=st.none() | options,
+    arrays=st.none() | words,
+    feature_key=words,
+    label_key=words,
+    split_key=st.none() | words,
+    splits=few_words,
+    group_key=st.none() | words,
+)
+known_classes = st.builds(
+    schemas.KnownClasses,
+    classes=st.lists(words | st.integers(-9, 9), max_size=3).map(tuple),
+    first=st.none() | positive,
+    file=st.none() | words,
+    path=few_words,
+)
+orders = st.sampled_from(["recorded", "class-sorted", "random", "bursty"])
+benchmarks = st.builds(
+    schemas.BenchmarkConfig,
+    title=words,
+    data=data_options,
+    known=known_classes,
+    about=words,
+    support=support_rules,
+    order=orders,
+    burst=positive,
+    encoder=st.none() | options,
+)
+methods = st.builds(schemas.MethodConfig, title=words, density=options, policy=options, about=words)
+shares = st.builds(schemas.Shares, all=st.none() | fractions, known=st.none() | fractions, novel=st.none() | fractions)
+temporal_bins = st.builds(
+    schemas.TemporalBin,
+    events=counts,
+    births=counts,
+    false_birth_rate=st.none() | fractions,
+    mean_drift=st.none() | numbers,
+    mean_margin=st.none() | numbers,
+)
+growths = st.builds(schemas.Growth, events=whole_numbers, categories=whole_numbers, classes=whole_numbers)
+timings = st.builds(
+    schemas.Timing,
+    batch=counts,
+    fit_seconds=numbers,
+    events_per_second=numbers,
+    mean_ms=numbers,
+    p50_ms=numbers,
+    p99_ms=numbers,
+    max_ms=numbers,
+    histogram_ms=st.lists(numbers, max_size=3),
+    histogram_counts=whole_numbers,
+)
+purities = st.builds(schemas.CategoryPurity, category=counts, events=counts, majority=words, purity=fractions)
+run_metrics = st.builds(
+    schemas.RunMetrics,
+    strict=shares,
+    greedy=shares,
+    groups=st.dictionaries(words, shares, max_size=2),
+    categories=counts,
+    held=counts,
+    classes=counts,
+    births=counts,
+    false_birth_rate=fractions,
+    nmi=numbers,
+    ari=numbers,
+    purity=fractions,
+    purities=st.lists(purities, max_size=2),
+    bins=st.lists(temporal_bins, max_size=2),
+    growth=growths,
+    timing=timings,
+    head_bytes=counts,
+)
+run_infos = st.builds(
+    schemas.RunInfo,
+    benchmark=words,
+    benchmark_title=words,
+    method=words,
+    method_title=words,
+    order=words,
+    seed=seeds,
+    burst=positive,
+    density=options,
+    policy=options,
+    tuned=options,
+    estimated=st.dictionaries(words, numbers, max_size=3),
+    method_about=words,
+    support=support_rules,
+    workers=positive,
+    support_events=counts,
+    stream_events=counts,
+    known_classes=counts,
+    dimension=counts,
+    data_sha256=words,
+    decisions_sha256=words,
+    versions=st.dictionaries(words, words, max_size=2),
+    hardware=st.dictionaries(words, words, max_size=2),
+    finished=words,
+)
+
 STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
     schemas.Array: arrays,
     schemas.FeatureEvent: st.builds(
@@ -174,6 +286,40 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
         run=run_options,
         commit=commit_options,
     ),
+    schemas.SupportRule: support_rules,
+    schemas.DataOptions: data_options,
+    schemas.KnownClasses: known_classes,
+    schemas.BenchmarkConfig: benchmarks,
+    schemas.MethodConfig: methods,
+    schemas.ComparisonConfig: st.builds(
+        schemas.ComparisonConfig,
+        benchmarks=st.lists(words, min_size=1, max_size=3).map(tuple),
+        methods=st.lists(words, min_size=1, max_size=3).map(tuple),
+        title=words,
+        orders=st.lists(orders, max_size=2).map(tuple),
+        seeds=st.lists(seeds, min_size=1, max_size=3).map(tuple),
+        sweep=st.dictionaries(
+            words, st.lists(words | st.integers(-9, 9), min_size=1, max_size=2).map(tuple), max_size=2
+        ),
+    ),
+    schemas.Shares: shares,
+    schemas.TemporalBin: temporal_bins,
+    schemas.Growth: growths,
+    schemas.Timing: timings,
+    schemas.CategoryPurity: purities,
+    schemas.RunMetrics: run_metrics,
+    schemas.RunInfo: run_infos,
+    schemas.Recipe: st.builds(
+        schemas.Recipe,
+        benchmark=words,
+        method=words,
+        benchmark_config=benchmarks,
+        method_config=methods,
+        order=orders,
+        seed=seeds,
+        batch=positive,
+    ),
+    schemas.Run: st.builds(schemas.Run, info=run_infos, metrics=run_metrics),
 }
 
 WIRE = [kind for kind in STRATEGIES if kind.__struct_config__.tag_field == "type"]

@@ -27,7 +27,17 @@ from speciate_schemas.events import (
     Rejection,
     RenameCategory,
 )
-from speciate_schemas.replay import Recipe, Run, RunInfo, RunMetrics
+from speciate_schemas.replay import (
+    CategoryPurity,
+    Growth,
+    Recipe,
+    Run,
+    RunInfo,
+    RunMetrics,
+    Shares,
+    TemporalBin,
+    Timing,
+)
 from speciate_schemas.state import (
     CategoryState,
     Commit,
@@ -45,6 +55,7 @@ __all__ = [
     "Array",
     "Assignment",
     "BenchmarkConfig",
+    "CategoryPurity",
     "CategoryState",
     "Commit",
     "CommitOptions",
@@ -56,6 +67,7 @@ __all__ = [
     "Event",
     "FeatureEvent",
     "ForgetCategory",
+    "Growth",
     "HeadState",
     "ImageEvent",
     "KnownClasses",
@@ -73,12 +85,15 @@ __all__ = [
     "RunInfo",
     "RunMetrics",
     "RunOptions",
+    "Shares",
     "SnapshotManifest",
     "StoredRecord",
     "Strict",
     "SupportRule",
     "Tally",
     "TaskState",
+    "TemporalBin",
+    "Timing",
     "decode",
     "encode",
 ]

@@ -1,6 +1,6 @@
 """What a replay leaves: where it comes from, and what it came to."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -80,7 +80,7 @@ class RunMetrics(Strict, frozen=True):
     head_bytes: Annotated[int, msgspec.Meta(description="Memory of the categories at the end.")]
 
 
-class Recipe(Strict, frozen=True, tag="recipe.v1"):
+class Recipe(Strict, frozen=True):
     """What to replay: kept beside a run, enough to do it again."""
 
     benchmark: Annotated[str, msgspec.Meta(description="Name of the benchmark.")]
@@ -90,6 +90,9 @@ class Recipe(Strict, frozen=True, tag="recipe.v1"):
     order: Order
     seed: Seed
     batch: Annotated[Count, msgspec.Meta(description="Events given to the head at once.")] = 64
+    type: Annotated[Literal["recipe.v1"], msgspec.Meta(description="What the file holds, and in which version.")] = (
+        "recipe.v1"
+    )
 
 
 class RunInfo(Strict, frozen=True):
@@ -120,8 +123,11 @@ class RunInfo(Strict, frozen=True):
     finished: Annotated[str, msgspec.Meta(description="When, in UTC.")]
 
 
-class Run(Strict, frozen=True, tag="run.v1"):
+class Run(Strict, frozen=True):
     """One replay, as it is kept beside its assignments."""
 
     info: RunInfo
     metrics: RunMetrics
+    type: Annotated[Literal["run.v1"], msgspec.Meta(description="What the file holds, and in which version.")] = (
+        "run.v1"
+    )
