@@ -5,17 +5,14 @@ package with folders `benchmarks`, `methods` and `comparisons` of TOML files. Ea
 """
 
 import difflib
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import msgspec
-
-from speciate.config import apply_overrides, check_keys, readable
+from speciate.config import apply_overrides, checked, read_toml
 from speciate.errors import ConfigError
 from speciate.hooks import PROJECT
 from speciate.logs import get_logger
@@ -56,23 +53,9 @@ def is_path(reference: str) -> bool:
 def load(kind: str, reference: str, config: type[Config], overrides: Sequence[str] = ()) -> tuple[str, Config]:
     """The name and the checked contents of a ready file, or of one's own, after overrides."""
     file: Traversable = Path(reference) if is_path(reference) else _find(kind, reference)
-    try:
-        tree = tomllib.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read {reference}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{reference} is not valid TOML: {error}") from error
+    tree = read_toml(file, reference, reference)
     apply_overrides(tree, overrides)
-    return Path(file.name).stem, parse(tree, config, reference)
-
-
-def parse(tree: Mapping[str, Any], config: type[Config], where: str) -> Config:
-    """Check a tree of keys and values."""
-    check_keys(tree, config, where)
-    try:
-        return msgspec.convert(tree, config)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {readable(error)}") from error
+    return Path(file.name).stem, checked(tree, config, reference)
 
 
 def _find(kind: str, name: str) -> Traversable:

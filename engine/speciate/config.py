@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,6 +17,8 @@ from speciate.errors import ConfigError, PluginError
 from speciate.hooks import Provider
 from speciate.plugins import Plugins
 from speciate_schemas import CommitOptions, PipelineConfig, RunOptions, Strict, decode, encode
+
+StrictT = TypeVar("StrictT", bound=Strict)
 
 SECTION_STAGES = {
     "source": "source",
@@ -79,14 +82,17 @@ class Resolved:
 
 def load(path: Path, overrides: Sequence[str] = ()) -> PipelineConfig:
     """Read a configuration file and apply `section.key=value` overrides."""
+    return parse(read_toml(path, f"the configuration {path}", str(path)), str(path), overrides)
+
+
+def read_toml(file: Traversable, what: str, name: str) -> dict[str, Any]:
+    """The contents of a TOML file; `what` and `name` say which it is when it cannot be read, or is none."""
     try:
-        with path.open("rb") as file:
-            tree = tomllib.load(file)
+        return tomllib.loads(file.read_bytes().decode())
     except OSError as error:
-        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from error
+        raise ConfigError(f"cannot read {what}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    return parse(tree, str(path), overrides)
+        raise ConfigError(f"{name} is not valid TOML: {error}") from error
 
 
 def parse(tree: Mapping[str, Any], where: str = "configuration", overrides: Sequence[str] = ()) -> PipelineConfig:
@@ -97,10 +103,16 @@ def parse(tree: Mapping[str, Any], where: str = "configuration", overrides: Sequ
     for name, kind in (("run", RunOptions), ("commit", CommitOptions)):
         if isinstance(changed.get(name), dict):
             check_keys(changed[name], kind, f"{where}: [{name}]")
+    return checked(changed, PipelineConfig, where)
+
+
+def checked(tree: Mapping[str, Any], kind: type[StrictT], where: str) -> StrictT:
+    """A tree of keys and values as the struct it must be."""
+    check_keys(tree, kind, where)
     try:
-        return msgspec.convert(changed, PipelineConfig)
+        return msgspec.convert(tree, kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {readable(error)}") from error
+        raise ConfigError(f"{where}: {_readable(error)}") from error
 
 
 def resolve(config: PipelineConfig, plugins: Plugins) -> Resolved:
@@ -156,12 +168,8 @@ def choose(plugins: Plugins, stage: str, section: Mapping[str, Any], where: str)
         provider = plugins.provider(stage, name)
     except PluginError as error:
         raise PluginError(f"[{where}] {error}") from error
-    check_keys(options, provider.options, f"[{where}] {stage} {name!r}")
-    try:
-        checked = msgspec.convert(options, provider.options)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"[{where}] {stage} {name!r}: {readable(error)}") from error
-    return Chosen(stage, name, plugins.info(stage, name).version, provider, checked)
+    found = checked(options, provider.options, f"[{where}] {stage} {name!r}")
+    return Chosen(stage, name, plugins.info(stage, name).version, provider, found)
 
 
 def apply_overrides(tree: dict[str, Any], overrides: Iterable[str]) -> None:
@@ -200,6 +208,6 @@ def check_keys(tree: Mapping[str, Any], kind: type[Strict], where: str) -> None:
             raise ConfigError(f"{where} has no key {key!r}: {hint}it takes {', '.join(known) or 'none'}")
 
 
-def readable(error: msgspec.ValidationError) -> str:
+def _readable(error: msgspec.ValidationError) -> str:
     """Msgspec's message with the path as one would write it in the file."""
     return str(error).replace("`$.", "`").replace(" - at `$`", "")

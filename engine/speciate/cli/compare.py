@@ -32,7 +32,7 @@ def command(
     an interrupted comparison goes on where it was. The folder holds every run, the tables as CSV and JSON, and a page
     with the figures.
     """
-    from speciate.catalogue import load
+    from speciate.catalogue import is_path, load
     from speciate.errors import ConfigError
     from speciate.replay.comparing import plan
     from speciate.replay.publishing import write_tables
@@ -41,7 +41,7 @@ def command(
 
     name, config = load("comparisons", comparison, ComparisonConfig, overrides)
     folder = out or Path(name)
-    beside = Path(comparison).parent if comparison.endswith(".toml") else Path()
+    beside = Path(comparison).parent if is_path(comparison) else Path()
     jobs_planned = plan(config, folder, beside)
     found = {outcome.job.folder: outcome for outcome in _compare(jobs_planned, data, jobs or os.cpu_count() or 1)}
     # As planned, not as they came: who was ready first must not show.

@@ -18,8 +18,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from speciate.catalogue import is_path, load, parse
-from speciate.config import apply_overrides
+from speciate.catalogue import is_path, load
+from speciate.config import apply_overrides, checked
 from speciate.describe import toml_text
 from speciate.errors import ConfigError, PluginError, SpeciateError, StateError
 from speciate.logs import get_logger
@@ -103,7 +103,7 @@ def _variants(name: str, method: MethodConfig, config: ComparisonConfig) -> Iter
             tree["title"] = f"{method.title}, {suffix}"
         # The name is that of a folder, too.
         plain = UNSAFE.sub("_", suffix)
-        yield f"{name}[{plain}]" if plain else name, parse(tree, MethodConfig, f"sweep of {name}")
+        yield f"{name}[{plain}]" if plain else name, checked(tree, MethodConfig, f"sweep of {name}")
 
 
 def compare(jobs: Sequence[Job], data: Path, workers: int) -> Iterator[Outcome]:

@@ -33,7 +33,7 @@ def projections(recipe: Recipe, run: Run, recorded: Recorded, folder: Path) -> l
     # The classes of the support set are categories 0 … K-1, sorted by name.
     names = sorted({recorded.names[one] for one in np.unique(recorded.classes[stream.support])})
     residuals, background = _residuals(recorded, stream), _background(recorded, stream)
-    centre = _rows(recorded, stream.support).mean(axis=0)
+    centre = recorded.rows(stream.support).mean(axis=0)
     degrees, shrinkage = max(1, len(residuals) - len(names)), estimated.get("shrinkage", 0.0)
     level = float(np.square(residuals).sum()) / degrees / residuals.shape[1]
     drawn = []
@@ -41,7 +41,7 @@ def projections(recipe: Recipe, run: Run, recorded: Recorded, folder: Path) -> l
         known = category < len(names)
         own = stream.stream[np.flatnonzero(kept == category)]
         support = _of_class(recorded, stream, names[category]) if known else np.empty(0, dtype=np.int64)
-        points = _rows(recorded, np.concatenate((support, own)))
+        points = recorded.rows(np.concatenate((support, own)))
         mean = points.mean(axis=0)
         plane = np.linalg.svd(points - mean, full_matrices=False)[2][:2].T
         projected = residuals @ plane
@@ -69,10 +69,6 @@ def _largest(kept: npt.NDArray[np.int64], known: int) -> list[int]:
     return [one for one in order if one < known][:EACH] + [one for one in order if one >= known][:EACH]
 
 
-def _rows(recorded: Recorded, places: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    return np.asarray(recorded.features[recorded.events[places]], dtype=np.float64)
-
-
 def _of_class(recorded: Recorded, stream: Stream, name: str) -> npt.NDArray[np.int64]:
     places = np.flatnonzero(recorded.classes[stream.support] == recorded.names.index(name))
     return stream.support.take(places)
@@ -80,7 +76,7 @@ def _of_class(recorded: Recorded, stream: Stream, name: str) -> npt.NDArray[np.i
 
 def _residuals(recorded: Recorded, stream: Stream) -> npt.NDArray[np.float64]:
     """Support events less the mean of their class."""
-    rows, classes = _rows(recorded, stream.support), recorded.classes[stream.support]
+    rows, classes = recorded.rows(stream.support), recorded.classes[stream.support]
     for number in np.unique(classes):
         rows[classes == number] -= rows[classes == number].mean(axis=0)
     return rows
@@ -89,4 +85,4 @@ def _residuals(recorded: Recorded, stream: Stream) -> npt.NDArray[np.float64]:
 def _background(recorded: Recorded, stream: Stream) -> npt.NDArray[np.float64]:
     """Some events of the stream, evenly spread over it."""
     step = max(1, len(stream.stream) // BACKGROUND)
-    return _rows(recorded, stream.stream[::step])
+    return recorded.rows(stream.stream[::step])

@@ -53,6 +53,10 @@ class Recorded:
         """Length of a feature vector."""
         return int(self.features.shape[1])
 
+    def rows(self, places: Indices) -> npt.NDArray[np.float64]:
+        """Features of some of the used events, in double precision."""
+        return np.asarray(self.features[self.events[places]], dtype=np.float64)
+
 
 def load_recorded(name: str, config: BenchmarkConfig, folder: Path, plugins: Plugins) -> Recorded:
     """Read and check a benchmark whose data is in a folder."""

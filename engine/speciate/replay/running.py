@@ -94,7 +94,7 @@ def _run(  # noqa: PLR0917  # all of them, once
 ) -> Run:
     names = np.array(recorded.names)
     start = time.perf_counter()
-    head = _fit(recipe, _rows(recorded, stream.support), names[recorded.classes[stream.support]], plugins)
+    head = _fit(recipe, recorded.rows(stream.support), names[recorded.classes[stream.support]], plugins)
     fit_seconds = time.perf_counter() - start
     fitted = head.state()
     estimated = {key: float(array.numpy()) for key, array in fitted.shared.items() if not array.shape}
@@ -105,7 +105,7 @@ def _run(  # noqa: PLR0917  # all of them, once
     seconds, sizes = [], []
     for place in range(0, size, recipe.batch):
         events = stream.stream[place : place + recipe.batch]
-        rows = _rows(recorded, events)
+        rows = recorded.rows(events)
         start = time.perf_counter()
         try:
             decisions = head.process(rows)
@@ -157,10 +157,6 @@ def _fit(recipe: Recipe, features: npt.NDArray[Any], labels: npt.NDArray[Any], p
     head = Head(density, policy)
     head.calibrate(features, labels)
     return head
-
-
-def _rows(recorded: Recorded, places: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    return np.asarray(recorded.features[recorded.events[places]], dtype=np.float64)
 
 
 def _number(value: float | None) -> float:

@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from benches import write_bench
-from speciate.catalogue import load, parse
+from speciate.catalogue import load
+from speciate.config import checked
 from speciate.errors import ConfigError
 from speciate.plugins import installed
 from speciate.replay.comparing import compare, finished, plan
@@ -47,7 +48,7 @@ def folder(tmp_path):
 
 def comparison(**changes):
     given = {"benchmarks": ["made.toml"], "methods": ["full.toml", "nearest-mean.toml"], "seeds": [0, 1]}
-    return parse(given | changes, ComparisonConfig, "test")
+    return checked(given | changes, ComparisonConfig, "test")
 
 
 def test_every_method_meets_every_order_and_seed(folder):
