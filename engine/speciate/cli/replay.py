@@ -57,6 +57,10 @@ def command(
         if (benchmark, order, seed, batch) != (None, None, None, None) or overrides:
             raise click.UsageError("--from takes the benchmark, the method and all options from the kept run")
         recipe, before = _kept(origin, out)
+    if page is not None:
+        from speciate.reporting.looks import drawing
+
+        drawing()  # what cannot be drawn is told now, not after the run
     folder = out or _folder(recipe, again=origin is not None)
     run = _replay(recipe, data, folder)
     if page is not None:

@@ -141,6 +141,13 @@ def test_a_page_about_one_run(place):
     assert "How evidence shapes categories" in page
 
 
+def test_a_page_that_cannot_be_drawn_is_told_before_the_run(place, tmp_path):
+    (tmp_path / "matplotlib.py").write_text("raise ImportError('not here')\n")
+    arguments = ("replay", "made.toml", "full.toml", "--data", "data", "--out", tmp_path / "run", "--page", "p.html")
+    assert "pip install 'speciate[report]'" in refusal(2, *arguments, cwd=place, PYTHONPATH=str(tmp_path))
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
