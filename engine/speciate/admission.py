@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from speciate.errors import EncodeError, EventError, FeatureError
+from speciate.errors import EncodeError, EventError, FeatureError, TooLargeError
 from speciate.stages import Matrix, Record
 from speciate_schemas import Array, Event, FeatureEvent
 
@@ -37,6 +37,16 @@ class Admission:
         if len(vector) != self._dimension:
             raise FeatureError(f"features have dimension {len(vector)}, this head takes {self._dimension}")
         return vector
+
+
+def limit_size(record: Record, limit: int) -> None:
+    """Refuse an input of more bytes than `run.max_event_bytes`, if nothing else is wrong with it."""
+    # What came is limited, not what it takes in memory; a row of an array has no bytes of its own.
+    size = record.nbytes if record.original is None else len(record.original)
+    if size > limit and record.error is None:
+        record.error = TooLargeError(
+            f"{size} bytes are more than run.max_event_bytes = {limit}: send less or raise the limit"
+        )
 
 
 def features_of(record: Record) -> npt.NDArray[Any]:

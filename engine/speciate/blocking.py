@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from speciate.errors import OutputError, SourceError
-from speciate.stages import Progress, Record
+from speciate.stages import Output, Progress, Record
 from speciate.threads import P, T, in_thread
-from speciate_schemas import Answer, DeadLetter, Position
+from speciate_schemas import Answer, Position
 
 POLL_SECONDS = 0.05
 
@@ -60,13 +60,17 @@ class BlockingSource(_OwnThread, ABC):
     def close_now(self) -> None:
         """Let go of everything; may be called more than once."""
 
-    async def open(self, position: Position | None, sequence: int) -> None:
+    async def open(self, position: Position | None, sequence: int) -> Position | None:
         """See `Source`."""
         self._stopping = False
         try:
             await self._call(self.open_now, position, sequence)
         except OSError as error:
             raise SourceError(f"cannot read the input: {error}") from error
+        return position
+
+    def expect(self, origins: Sequence[str]) -> None:
+        """See `Source`. Files and pipes have one order."""
 
     async def read(self, max_events: int) -> Sequence[Record]:
         """See `Source`."""
@@ -97,13 +101,14 @@ class BlockingSink(_OwnThread, ABC):
     """A sink written as plain functions."""
 
     durable = True
+    transactional = False
 
     @abstractmethod
     def open_now(self, position: Position | None, *, fresh: bool) -> None:
         """Get ready to write behind `position`, removing whatever lies there; None: it must be empty, or `fresh`."""
 
     @abstractmethod
-    def write_now(self, items: Sequence[Answer | DeadLetter]) -> None:
+    def write_now(self, items: Sequence[Output]) -> None:
         """Write, in order."""
 
     @abstractmethod
@@ -132,7 +137,7 @@ class BlockingSink(_OwnThread, ABC):
         except OSError as error:
             raise OutputError(f"cannot open the output: {error}") from error
 
-    async def write(self, items: Sequence[Answer | DeadLetter]) -> None:
+    async def write(self, items: Sequence[Output]) -> None:
         """See `Sink`."""
         try:
             await self._call(self.write_now, items)

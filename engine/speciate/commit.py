@@ -5,10 +5,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from speciate import snapshot
-from speciate.stages import Sink, StateStore
+from speciate.stages import Sink, StateStore, is_transactional
 from speciate.task import Outcome
 from speciate.threads import in_thread
 from speciate_schemas import Commit, Position, Tally, TaskState
+
+CLOSING_SECONDS = 2.0
+"""How long a transaction that nobody waits for any more may take to come to its end."""
 
 
 class CommitPoint(NamedTuple):
@@ -27,8 +30,8 @@ class Committer:
         self,
         *,
         answers: Sink,
-        dead_letters: Sink,
-        store: StateStore,
+        dead_letters: Sink | None,
+        store: StateStore | None,
         seal: Callable[[Commit, TaskState], bytes],
         snapshots_kept: int,
         snapshot_first: bool,
@@ -40,6 +43,7 @@ class Committer:
         self._kept = snapshots_kept
         self._snapshot_first = snapshot_first
         self._committing: asyncio.Task[None] | None = None
+        self._transaction: asyncio.Future[Position] | None = None
         self._saving: asyncio.Future[None] | None = None
 
     @property
@@ -50,7 +54,7 @@ class Committer:
     async def write(self, outcomes: Sequence[Outcome]) -> None:
         """Hand outcomes to the sinks; they count once `commit` has returned."""
         dead = [outcome.dead_letter for outcome in outcomes if outcome.dead_letter is not None]
-        if dead:
+        if dead and self._dead_letters is not None:
             await self._dead_letters.write(dead)
         await self._answers.write([outcome.answer for outcome in outcomes])
 
@@ -68,20 +72,26 @@ class Committer:
         await asyncio.shield(self._committing)
 
     async def _commit(self, point: CommitPoint, *, snapshot_first: bool) -> None:
+        answers, dead_letters = await self._make_visible(point)
         commit = Commit(
-            sequence=point.sequence,
-            source=point.source,
-            answers=await self._answers.flush(),
-            dead_letters=await self._dead_letters.flush(),
-            tally=point.tally,
+            sequence=point.sequence, source=point.source, answers=answers, dead_letters=dead_letters, tally=point.tally
         )
         # A snapshot holds its commit. Where the input cannot be read again it must never lag behind the commit file.
         if point.state is not None and snapshot_first:
             await in_thread(None, self._save, commit, point.state)
-        await in_thread(None, self._store.save_commit, commit)
+        if self._store is not None and not self._answers.transactional:
+            await in_thread(None, self._store.save_commit, commit)
         if point.state is not None and not snapshot_first:
             await self.settle()
             self._saving = in_thread(None, self._save, commit, point.state)
+
+    async def _make_visible(self, point: CommitPoint) -> tuple[Position, Position]:
+        """Where the answers and the dead letters now end. One transaction, or two files that the commit will name."""
+        if is_transactional(self._answers):
+            self._transaction = asyncio.ensure_future(self._answers.commit(point.sequence, point.source))
+            return await self._transaction, ()
+        answers = await self._answers.flush()
+        return answers, () if self._dead_letters is None else await self._dead_letters.flush()
 
     async def settle(self) -> None:
         """Wait for a snapshot under way; raises what went wrong with it."""
@@ -90,18 +100,25 @@ class Committer:
             self._saving = None
 
     async def close(self) -> None:
-        """Let what is under way come to its end; how it ended no longer matters, another error ended the run."""
+        """Let what is under way come to its end; how it ended no longer matters, another error ended the run.
+
+        A disk is waited for. A log may be away, and whether its transaction came through is told when it is taken over.
+        """
+        await _ended(self._transaction, CLOSING_SECONDS)
         await _ended(self._committing)
         # Looked at only now: the commit may have been about to begin it.
         await _ended(self._saving)
 
     def _save(self, commit: Commit, state: TaskState) -> None:
+        assert self._store is not None  # noqa: S101  # whoever has a state has a store for it
         self._store.save_snapshot(commit.sequence, self._seal(commit, state))
         snapshot.prune(self._store, self._kept)
 
 
-async def _ended(task: asyncio.Future[None] | None) -> None:
+async def _ended(task: asyncio.Future[Any] | None, patience: float | None = None) -> None:
     if task is not None:
+        await asyncio.wait({task}, timeout=patience)
+        task.cancel()
         await asyncio.wait({task})
         _ = task.cancelled() or task.exception()
 

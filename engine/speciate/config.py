@@ -16,6 +16,7 @@ import msgspec
 from speciate.errors import ConfigError, PluginError
 from speciate.hooks import Provider
 from speciate.plugins import Plugins
+from speciate.stages import Seat
 from speciate_schemas import CommitOptions, PipelineConfig, RunOptions, Strict, decode, encode
 
 StrictT = TypeVar("StrictT", bound=Strict)
@@ -36,6 +37,9 @@ FOLD_SECTIONS = ("support", "encoder", "density", "policy")
 """The sections that shape the state: a state made with others cannot be gone on with."""
 
 
+HEAD_SECTIONS = ("support", "policy", "dead_letters", "store")
+"""The sections that [density] needs; together they make a head, its state, and a place for what it cannot use."""
+
 OUTPUT_SECTIONS = ("sink", "dead_letters", "store")
 INPUT_SECTIONS = ("source", "support")
 
@@ -50,8 +54,15 @@ class Chosen:
     provider: Provider[Any]
     options: Strict
 
-    def create(self) -> Any:
-        """Make the stage."""
+    def create(self, seat: Seat | None = None) -> Any:
+        """Make the stage, for one task of several where a seat says so."""
+        if self.provider.create_at is not None:
+            return self.provider.create_at(self.options, seat or Seat())
+        if seat is not None and seat.count > 1:
+            raise ConfigError(
+                f"{self.stage} {self.name!r} cannot keep {seat.count} tasks apart: use one that can, such as those on "
+                "the log the source reads, or read with one task only"
+            )
         return self.provider.create(self.options)
 
 
@@ -71,8 +82,13 @@ class Resolved:
         # Through the codec, so that a tuple compares equal to the list a snapshot gives back.
         chosen = {name: self.sections[name] for name in FOLD_SECTIONS if name in self.sections}
         sections = {name: {"plugin": one.name, **decode(encode(one.options), dict)} for name, one in chosen.items()}
-        window = self.config.run.duplicate_window
-        return {**sections, "run": {"duplicate_window": window}}
+        run = self.config.run
+        return {**sections, "run": {"duplicate_window": run.duplicate_window, "universe": run.universe}}
+
+    @property
+    def decides(self) -> bool:
+        """False for a pipeline without a head, which only hands events on."""
+        return "density" in self.sections
 
     @property
     def versions(self) -> dict[str, str]:
@@ -117,6 +133,7 @@ def checked(tree: Mapping[str, Any], kind: type[StrictT], where: str) -> StrictT
 
 def resolve(config: PipelineConfig, plugins: Plugins) -> Resolved:
     """Find every section's plugin and check its options."""
+    _check_complete(config)
     sections = {}
     for name, stage in SECTION_STAGES.items():
         section = getattr(config, name)
@@ -126,9 +143,22 @@ def resolve(config: PipelineConfig, plugins: Plugins) -> Resolved:
     return Resolved(config, sections)
 
 
+def _check_complete(config: PipelineConfig) -> None:
+    """A head needs all its sections, and without one none of them means anything."""
+    missing = [name for name in HEAD_SECTIONS if getattr(config, name) is None]
+    if config.density is not None and missing:
+        raise ConfigError(f"the configuration has no [{missing[0]}]: a pipeline that decides needs one")
+    given = [name for name in HEAD_SECTIONS if name != "store" and getattr(config, name) is not None]
+    if config.density is None and given:
+        raise ConfigError(
+            f"the configuration has [{given[0]}] but no [density]: add one, or leave out "
+            f"{', '.join(f'[{name}]' for name in given)} to hand events on without deciding"
+        )
+
+
 def _check_apart(config: PipelineConfig) -> None:
     """No output may be another output or an input: one would overwrite the other."""
-    places = {name: _places(getattr(config, name)) for name in (*OUTPUT_SECTIONS, *INPUT_SECTIONS)}
+    places = {name: _places(getattr(config, name) or {}) for name in (*OUTPUT_SECTIONS, *INPUT_SECTIONS)}
     for output in OUTPUT_SECTIONS:
         for other in (*OUTPUT_SECTIONS, *INPUT_SECTIONS):
             clash = [a for a in places[output] for b in places[other] if other != output and _matches(a, b)]

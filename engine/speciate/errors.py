@@ -7,6 +7,7 @@ SpeciateError
 │   ├── FeatureError        wrong dimension, wrong type, not finite
 │   ├── DuplicateError      its id was answered already
 │   ├── EncodeError         an image that cannot be turned into features
+│   ├── ForwardedError      rejected by a pipeline in front of this one
 │   └── UnknownCategoryError  a category that does not exist
 ├── OperatorError           the operator's: one message at the start, exit code 2
 │   ├── ConfigError         a key, a value, a file of the configuration
@@ -18,8 +19,15 @@ SpeciateError
 │   └── StateLockedError    another process is using it
 └── WorldError              the world's: full disk, no rights, a source that went away; exit code 4
     ├── SourceError         the input cannot be read
-    └── OutputError         the output cannot be written
+    ├── OutputError         the output cannot be written
+    ├── AwayError           a service is away for now: tried again, with growing pauses
+    └── FencedError         another worker has taken over: this one lets go
 """
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from speciate_schemas import DeadLetter  # not for the sake of one name: the help of a command imports this module
 
 
 class SpeciateError(Exception):
@@ -50,6 +58,20 @@ class DuplicateError(EventError):
 
 class EncodeError(EventError):
     """The image cannot be turned into features."""
+
+
+class ForwardedError(EventError):
+    """A pipeline in front of this one could not use the event; its dead letter came instead."""
+
+    letter: "DeadLetter"
+    """What it sent instead of the event."""
+
+    @classmethod
+    def of(cls, letter: "DeadLetter") -> "ForwardedError":
+        """The error that a dead letter stands for."""
+        error = cls(letter.message)
+        error.letter = letter
+        return error
 
 
 class UnknownCategoryError(EventError):
@@ -104,3 +126,11 @@ class SourceError(WorldError):
 
 class OutputError(WorldError):
     """The output cannot be written."""
+
+
+class AwayError(WorldError):
+    """A service does not answer, or forgot who we are: what is worth trying again from the last commit."""
+
+
+class FencedError(WorldError):
+    """Another worker writes in our place; what we had not committed is void, and it does it again."""

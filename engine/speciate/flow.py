@@ -13,15 +13,17 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from speciate.admission import limit_size
 from speciate.cadence import Cadence
 from speciate.channel import Channel, Overflow
 from speciate.commit import CommitPoint, Committer
 from speciate.encoding import encode_records
-from speciate.errors import StateMismatchError, TooLargeError
+from speciate.errors import StateMismatchError
 from speciate.pacing import Pacer
-from speciate.restore import Parts, Start
+from speciate.parts import Parts
+from speciate.restore import Start
 from speciate.stages import Encoder, Record
-from speciate.task import Outcome
+from speciate.task import Outcome, Task
 from speciate.threads import P, T, in_thread
 from speciate.timing import LatencyHistogram, StageTimes
 from speciate_schemas import PipelineConfig, Tally
@@ -109,13 +111,15 @@ class Flow:
         """Source → queue."""
         times = self.times["source"]
         while True:
+            self._parts.source.expect(await self.start.replay.announce(self._run.batch_events))
             records = await self._read_measured()
             if not records:
                 break
+            await self.start.replay.match(records)
             now = time.perf_counter()
             for record in records:
                 record.received = now
-                self._limit_size(record)
+                limit_size(record, self._run.max_event_bytes)
             self._last_read = (records[-1].sequence + 1, records[-1].position)
             async for due in self._paced(records):
                 with times.measure("backpressured"):
@@ -134,15 +138,6 @@ class Flow:
     def _paced(self, records: Sequence[Record]) -> AsyncIterator[Sequence[Record]]:
         """What was answered before a restart is not replayed in time again."""
         return self._pacer.release(records, unpaced_before=self.start.replay.until)
-
-    def _limit_size(self, record: Record) -> None:
-        limit = self._run.max_event_bytes
-        # What came is limited, not what it takes in memory; a row of an array has no bytes of its own.
-        size = record.nbytes if record.original is None else len(record.original)
-        if size > limit and record.error is None:
-            record.error = TooLargeError(
-                f"{size} bytes are more than run.max_event_bytes = {limit}: send less or raise the limit"
-            )
 
     async def _encode(self, encoder: Encoder, encoding: Encoding) -> None:
         """Queue → encoder, several batches at once; `_forward` takes them in order."""
@@ -201,8 +196,14 @@ class Flow:
 
     async def _refold(self, answered: list[Record]) -> None:
         """Fold what was answered before; the last of it must end where the outputs say the input had come to."""
-        await self._in_head_thread(self.task.refold, *await self.start.replay.match(answered))
+        matched = [record for record in answered if record.answer is not None]
+        answers = [record.answer for record in matched if record.answer is not None]
+        assert isinstance(self.task, Task)  # noqa: S101  # only a head's answers are folded again
+        await self._in_head_thread(self.task.refold, matched, answers)
         last, commit = answered[-1], self.start.commit
+        if self._parts.answers.transactional:
+            # Its answers name their inputs, each of which was just read; logs that are new are no change of those.
+            return
         if last.sequence + 1 == commit.sequence and last.position != commit.source:
             raise StateMismatchError(
                 f"record {last.sequence} ({last.origin}) ends at {last.position}, but when it was answered it ended at "
@@ -227,7 +228,8 @@ class Flow:
         return await self._point(snapshot=True) if self._cadence.unsaved(sequence) else None
 
     async def _point(self, *, snapshot: bool) -> CommitPoint:
-        state = await self._in_head_thread(self.task.state) if snapshot else None
+        task = self.task
+        state = await self._in_head_thread(task.state) if snapshot and isinstance(task, Task) else None
         self._cadence.note(self.task.sequence, snapshot=snapshot)
         return CommitPoint(self.task.sequence, self._position, self.task.tally, state)
 

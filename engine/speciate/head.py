@@ -206,9 +206,12 @@ class Head:
         margin = choice.margin if choice.margin is not None and math.isfinite(choice.margin) else None
         return Decision(entry.id, born, entry.label, choice.log_evidence, margin, choice.probability, drift), place
 
-    def learn(self, event: Vector, category: int, *, birth: bool) -> None:
+    def embed(self, batch: Matrix) -> Matrix:
+        """Events as the points that `learn` takes; learning does not change what they are."""
+        return self._density.embed(np.ascontiguousarray(batch))
+
+    def learn(self, point: Vector, category: int, *, birth: bool) -> None:
         """Apply a decision that was made before, without deciding again."""
-        point = self._density.embed(event[np.newaxis])[0]
         if not birth:
             try:
                 self._absorb(self._place(category), point)

@@ -8,7 +8,7 @@ density called `mine`. The module then says, with the stage's hook, how it is co
         return Provider(options=MyOptions, create=MyDensity)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pluggy
 
-from speciate.stages import Density, Encoder, Policy, Sink, Source, StateStore, Vector
-from speciate_schemas import Strict
+from speciate.stages import Density, Encoder, Policy, Seat, Share, Sink, Source, StateStore, Vector
+from speciate_schemas import Control, Position, Strict
 
 PROJECT = "speciate"
 
@@ -52,6 +52,20 @@ class Provider(Generic[StageT_co]):
     """Its options: a struct deriving from `speciate_schemas.Strict`, each field with a description."""
     create: Callable[[Any], StageT_co]
     """Makes the stage from an instance of `options`. Light: what is heavy is loaded on use."""
+    create_at: Callable[[Any, Seat], StageT_co] | None = None
+    """Makes the stage for one task of several, if it can keep them apart; then it is used instead of `create`."""
+    share: Callable[[Any, bool], Share | None] | None = None
+    """For a source whose input several workers can share: how. True asks for all partitions in one task. None if the
+    options ask for no sharing: then one process has it all."""
+    send: Callable[[Any, int, Control], Awaitable[str]] | None = None
+    """For a source that control events can be sent to from outside: sends one to the task of a number, and says where
+    it is."""
+    tasks: Callable[[Any, bool], Awaitable[int]] | None = None
+    """For a source that `share` splits: how many tasks there are, without joining. True asks for all partitions in
+    one task."""
+    behind: Callable[[Any, Seat, Position | None], Awaitable[int | None]] | None = None
+    """For a source whose end can be looked up: about how many records of a task's input come after a position (None:
+    all of them); None if it cannot tell."""
     requires: tuple[str, ...] = ()
     """Modules that must be importable for it to work."""
     install: str = ""

@@ -4,14 +4,25 @@ The command line calls `configure`; in a program that imports Speciate, its `log
 """
 
 import logging
+import math
 import sys
 from typing import Any
 
 import structlog
 
+SPEAKERS = {"speciate"}
+"""Packages that speak through `get_logger`, ours and those of plugins: they are heard from the level of the run on."""
+HUSHED_SECONDS = 60.0
+HUSHED_KEYS = 1000
+
 
 def get_logger(name: str) -> Any:
     """A logger that takes keyword arguments and hands them on as the record's extra fields."""
+    package = name.partition(".")[0]
+    if package not in SPEAKERS:
+        SPEAKERS.add(package)
+        # A plugin is imported when it is used, which may be after `configure`.
+        logging.getLogger(package).setLevel(logging.getLogger("speciate").level)
     return structlog.wrap_logger(
         logging.getLogger(name),
         processors=[structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs],
@@ -23,6 +34,8 @@ def configure(level: int = logging.INFO) -> None:
     """Log to standard error: readable lines on a terminal, one JSON object a line otherwise."""
     terminal = sys.stderr.isatty()
     renderer: Any = structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
+    # Terminals have their own way with tracebacks, and call the message nothing at all.
+    shaping: list[Any] = [structlog.processors.format_exc_info, structlog.processors.EventRenamer("message")]
     handler = logging.StreamHandler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -33,16 +46,41 @@ def configure(level: int = logging.INFO) -> None:
             ],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.EventRenamer("message") if not terminal else _same,
+                *([] if terminal else shaping),
                 renderer,
             ],
         )
     )
-    logger = logging.getLogger("speciate")
-    logger.handlers = [handler]
-    logger.setLevel(level)
-    logger.propagate = False
+    handler.addFilter(Hushed())
+    # The root: plugins, and the libraries they use, speak in the names of their own packages.
+    root = logging.getLogger()
+    for before in [one for one in root.handlers if any(isinstance(hush, Hushed) for hush in one.filters)]:
+        root.removeHandler(before)
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    for name in SPEAKERS:
+        logging.getLogger(name).setLevel(level)
 
 
-def _same(_logger: Any, _name: str, event: Any) -> Any:
-    return event
+class Hushed(logging.Filter):
+    """Lets a library that says the same again and again, as while a broker is away, say it once a minute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """What is said through `get_logger` passes; the rest if it was not said a short while ago."""
+        if record.name.partition(".")[0] in SPEAKERS:
+            return True
+        key = (record.name, str(record.msg))
+        said, unsaid = self._said.get(key, (-math.inf, 0))
+        if record.created - said < HUSHED_SECONDS:
+            self._said[key] = (said, unsaid + 1)
+            return False
+        if len(self._said) > HUSHED_KEYS:
+            self._said.clear()
+        self._said[key] = (record.created, 0)
+        if unsaid:
+            record.repeated = unsaid
+        return True

@@ -12,6 +12,7 @@ from typing import Any
 import pluggy
 
 from speciate import hooks
+from speciate.commands import Announced, load_command
 from speciate.errors import PluginError
 from speciate.hooks import PROJECT, STAGES, Provider
 from speciate.logs import get_logger
@@ -20,6 +21,8 @@ from speciate_schemas import Strict
 log = get_logger(__name__)
 
 UNKNOWN = "unknown"
+COMMAND = "command"
+"""What the entry point of a command begins with: no stage, but listed with them. `speciate.commands` finds it."""
 
 
 @dataclass(frozen=True, order=True)
@@ -88,10 +91,13 @@ class Plugins:
         return [PluginReport(info, self._problem(info)) for info in self._infos]
 
     def _problem(self, info: PluginInfo) -> str | None:
-        if info.stage not in STAGES:
+        if info.stage not in {*STAGES, COMMAND}:
             return f"its entry point must be called 'stage.name' with a stage of {', '.join(STAGES)}, not {info.name!r}"
         try:
             self.info(info.stage, info.name)
+            if info.stage == COMMAND:
+                load_command(Announced(info.name, info.module, info.package))
+                return None
             return _missing(self._load(info)) or None
         except PluginError as error:
             return str(error)
@@ -134,7 +140,7 @@ def _discover() -> Iterator[EntryPoint]:
 def _info(entry: EntryPoint) -> PluginInfo:
     stage, _, name = entry.name.partition(".")
     package, version = (_said(entry.dist, key) for key in ("Name", "Version"))
-    if stage in STAGES and name:
+    if stage in {*STAGES, COMMAND} and name:
         return PluginInfo(stage, name, package, version, entry.value)
     return PluginInfo("?", entry.name, package, version, entry.value)
 

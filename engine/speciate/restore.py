@@ -1,154 +1,103 @@
-"""Starting: from nothing, or exactly where the last commit left off, whatever ended the run before.
+"""Starting on files: from nothing, or exactly where the last commit left off, whatever ended the run before.
 
 A resume cuts the outputs back to the last commit, loads the newest whole snapshot at or before it, and lets the
 pipeline read from the snapshot's position on. Inputs that were answered already are folded with the answers that
 were committed; nothing is decided again and nothing is emitted twice.
 """
 
-from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from speciate.catchup import Replay
 from speciate.config import Resolved
 from speciate.errors import StateDamagedError, StateMismatchError
-from speciate.head import Head
+from speciate.forwarding import Forwarding
+from speciate.household import Household
 from speciate.logs import get_logger
-from speciate.plugins import Plugins
+from speciate.parts import Parts
 from speciate.snapshot import Snapshot, whole_snapshots
-from speciate.stages import Encoder, Record, Sink, Source, StateStore
-from speciate.support import read_support
+from speciate.stages import StateStore
 from speciate.task import Task
 from speciate.threads import in_thread
-from speciate_schemas import Answer, Commit, Tally
+from speciate_schemas import Commit, Tally
 
 log = get_logger(__name__)
 
-
-@dataclass
-class Parts:
-    """The stages of one pipeline, made and not yet opened."""
-
-    source: Source
-    encoder: Encoder | None
-    answers: Sink
-    dead_letters: Sink
-    store: StateStore
-
-    @classmethod
-    def of(cls, resolved: Resolved) -> "Parts":
-        """Make every stage the configuration names."""
-        encoder = resolved["encoder"].create() if "encoder" in resolved.sections else None
-        return cls(
-            source=resolved["source"].create(),
-            encoder=encoder,
-            answers=resolved["sink"].create(),
-            dead_letters=resolved["dead_letters"].create(),
-            store=resolved["store"].create(),
-        )
-
-
-class Replay:
-    """Answers committed before, handed out beside the records they answer."""
-
-    def __init__(self, pieces: AsyncIterator[Sequence[Answer]] | None, until: int) -> None:
-        self._pieces = pieces
-        self._answers: list[Answer] = []
-        self.until = until
-        """Every record before this one is answered."""
-
-    async def match(self, records: Sequence[Record]) -> tuple[list[Record], list[Answer]]:
-        """The records that have an answer, and the answers; the others were dropped before they were decided."""
-        matched: tuple[list[Record], list[Answer]] = ([], [])
-        for record in records:
-            answer = await self._peek()
-            if answer is not None and answer.sequence < record.sequence:
-                raise StateMismatchError(
-                    f"the outputs answer record {answer.sequence}, which the input no longer holds: "
-                    "restore the input or start over with --fresh"
-                )
-            if answer is not None and answer.sequence == record.sequence:
-                matched[0].append(record)
-                matched[1].append(self._answers.pop())
-        return matched
-
-    async def _peek(self) -> Answer | None:
-        while not self._answers and self._pieces is not None:
-            piece = await anext(self._pieces, None)
-            if piece is None:
-                self._pieces = None
-            else:
-                self._answers = list(reversed(piece))
-        return self._answers[-1] if self._answers else None
+START_OVER = "use another [store], or start over with --fresh"
+LEARN_ANEW = "or stop all workers and run `speciate refold CONFIG`, which learns anew from the input that is kept"
+"""What to do about a state that another configuration made: on files, and on a log."""
 
 
 @dataclass
 class Start:
     """A task ready to go on, and what must be folded again first."""
 
-    task: Task
+    task: Task | Forwarding
     commit: Commit
     snapshot_sequence: int
     replay: Replay
+    new: bool = False
+    """True if nothing of it is saved yet."""
+    followed: bool = False
+    """True if the task was followed here, so that nothing had to be restored."""
 
 
-async def start(parts: Parts, resolved: Resolved, plugins: Plugins, *, fresh: bool) -> Start | None:
+async def start(parts: Parts, home: Household, *, fresh: bool) -> Start | None:
     """Open everything and restore the last commit; None if there is none, and a new task must `begin`."""
-    await in_thread(None, parts.store.open, fresh=fresh)
-    found = await in_thread(None, latest, parts.store)
+    store = parts.needed_store
+    await in_thread(None, store.open, fresh=fresh)
+    if not home.resolved.decides:
+        return await _start_forwarding(parts, await in_thread(None, store.load_commit))
+    found = await in_thread(None, latest, store)
     if found is None:
         return None
     snapshot, commit = found
-    _check_config(snapshot.manifest.config, resolved.fold)
-    _check_versions(snapshot.manifest.plugins, resolved.versions)
+    check_made_by(snapshot, home.resolved)
     if not parts.answers.durable:
         commit = snapshot.commit
-    if not parts.source.replayable and max(commit.sequence, *parts.store.snapshots()) > snapshot.commit.sequence:
+    if not parts.source.replayable and max(commit.sequence, *store.snapshots()) > snapshot.commit.sequence:
         raise StateDamagedError(
             f"the newest whole snapshot is of record {snapshot.commit.sequence}, a later one is damaged or missing, "
             "and this source cannot be read again: restore the state from a backup or start over with --fresh"
         )
     await parts.answers.open(commit.answers)
-    await parts.dead_letters.open(commit.dead_letters)
+    await parts.needed_dead_letters.open(commit.dead_letters)
     await parts.source.open(snapshot.commit.source, snapshot.commit.sequence)
-    await in_thread(None, _remove_damaged, parts.store, snapshot.commit.sequence)
+    await in_thread(None, _remove_damaged, store, snapshot.commit.sequence)
     behind = commit.sequence > snapshot.commit.sequence
     pieces = parts.answers.read_back(snapshot.commit.answers, commit.answers) if behind else None
-    task = Task.from_state(
-        snapshot.state,
-        plugins=plugins,
-        duplicate_window=resolved.config.run.duplicate_window,
-        locate=parts.dead_letters.locate,
-        tally=snapshot.commit.tally,
-    )
+    task = await home.restored_task(snapshot.state, snapshot.commit.tally, parts.locate)
     return Start(task, commit, snapshot.commit.sequence, Replay(pieces, commit.sequence))
 
 
-async def fit(parts: Parts, resolved: Resolved) -> Head:
-    """A new head, fitted to the support set."""
-    features, labels = await read_support(resolved["support"].create(), parts.encoder)
-    head = Head(resolved["density"], resolved["policy"])
-    await in_thread(None, head.calibrate, features, labels)
-    return head
+async def _start_forwarding(parts: Parts, commit: Commit | None) -> Start | None:
+    """What hands on without deciding has no state: the commit says all."""
+    if commit is None:
+        return None
+    await parts.answers.open(commit.answers)
+    await parts.source.open(commit.source, commit.sequence)
+    task = Forwarding(encodes=parts.encoder is not None, sequence=commit.sequence, tally=commit.tally)
+    return Start(task, commit, commit.sequence, Replay(None, commit.sequence))
 
 
-async def begin(parts: Parts, resolved: Resolved, head: Head, *, fresh: bool) -> Start:
+async def begin(parts: Parts, home: Household, *, fresh: bool) -> Start:
     """A new task: a fitted head, empty outputs, the source at its start."""
-    await parts.answers.open(None, fresh=fresh)
-    await parts.dead_letters.open(None, fresh=fresh)
-    task = Task(
-        head,
-        duplicate_window=resolved.config.run.duplicate_window,
-        locate=parts.dead_letters.locate,
-    )
-    await parts.source.open(None, 0)
+    task: Task | Forwarding
+    if home.resolved.decides:
+        task = await home.new_task(parts.locate)
+    else:
+        task = Forwarding(encodes=parts.encoder is not None)
+    for sink in parts.sinks:
+        await sink.open(None, fresh=fresh)
+    source = await parts.source.open(None, 0)
     commit = Commit(
         sequence=0,
-        source=None,
+        source=source,
         answers=await parts.answers.flush(),
-        dead_letters=await parts.dead_letters.flush(),
+        dead_letters=() if parts.dead_letters is None else await parts.dead_letters.flush(),
         tally=Tally(),
     )
-    return Start(task, commit, 0, Replay(None, 0))
+    return Start(task, commit, 0, Replay(None, 0), new=True)
 
 
 def latest(store: StateStore) -> tuple[Snapshot, Commit] | None:
@@ -175,7 +124,16 @@ def _remove_damaged(store: StateStore, whole: int) -> None:
             store.remove_snapshot(sequence)
 
 
-def _check_config(made: dict[str, Any], now: dict[str, Any]) -> None:
+def check_made_by(snapshot: Snapshot, resolved: Resolved, remedy: str = START_OVER) -> None:
+    """Refuse to go on with a state that another configuration made; another version of a plugin is only told.
+
+    `remedy` is what can be done instead of changing the configuration back.
+    """
+    _check_config(snapshot.manifest.config, resolved.fold, remedy)
+    _check_versions(snapshot.manifest.plugins, resolved.versions)
+
+
+def _check_config(made: dict[str, Any], now: dict[str, Any], remedy: str) -> None:
     """Refuse to go on with a state that another configuration made, and say which key differs."""
     for section in sorted({*made, *now}):
         before, after = made.get(section) or {}, now.get(section) or {}
@@ -183,7 +141,7 @@ def _check_config(made: dict[str, Any], now: dict[str, Any]) -> None:
             if before.get(key) != after.get(key):
                 raise StateMismatchError(
                     f"the state was made with {section}.{key} = {before.get(key)!r}, the configuration says "
-                    f"{after.get(key)!r}: change it back, use another [store], or start over with --fresh"
+                    f"{after.get(key)!r}: change it back, {remedy}"
                 )
 
 

@@ -5,13 +5,17 @@ and policies are plain functions of arrays that the engine runs off the event lo
 """
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from speciate.errors import EventError
-from speciate_schemas import Answer, Array, Commit, DeadLetter, Event, ImageEvent, Position
+from speciate_schemas import Answer, Array, Commit, DeadLetter, Event, ImageEvent, Position, Refolded
+
+Output = Answer | DeadLetter | Event | Refolded
+"""What a sink takes: answers, dead letters, from a pipeline without a head the events themselves, and into a log word
+that the categories were made anew."""
 
 Matrix = npt.NDArray[np.float64]
 Vector = npt.NDArray[np.float64]
@@ -20,7 +24,18 @@ Vector = npt.NDArray[np.float64]
 class Record:
     """One input on its way: the event, or why there is none, and where the source goes on behind it."""
 
-    __slots__ = ("error", "event", "features", "nbytes", "origin", "original", "position", "received", "sequence")
+    __slots__ = (
+        "answer",
+        "error",
+        "event",
+        "features",
+        "nbytes",
+        "origin",
+        "original",
+        "position",
+        "received",
+        "sequence",
+    )
 
     def __init__(
         self,
@@ -46,10 +61,27 @@ class Record:
         """The bytes as they came; None if the source has no bytes of its own (an array's row)."""
         self.error = error
         """Why there is no usable event."""
+        self.answer: Answer | None = None
+        """The answer that was committed for it before a restart."""
         self.features: npt.NDArray[Any] | None = None
         """The encoder's output, for an image."""
         self.received = 0.0
         """When it entered the pipeline, on the monotonic clock."""
+
+
+class Seat:
+    """The place of one task: which part of a shared input it has, and what its stages hold in common.
+
+    A pipeline whose source is not shared has one task, which sits at number 0 of 1.
+    """
+
+    def __init__(self, number: int = 0, count: int = 1) -> None:
+        self.number = number
+        """Number of the task's partition, from 0."""
+        self.count = count
+        """Number of tasks there are, here and elsewhere; 1 for a task that has the whole input."""
+        self.common: dict[Any, Any] = {}
+        """What stages of the same seat share, by keys they agree on: a connection, a transaction."""
 
 
 class Progress(NamedTuple):
@@ -68,8 +100,18 @@ class Source(Protocol):
     waited: float
     """Seconds spent waiting for input that was not there yet: what tells an idle source from a busy one."""
 
-    async def open(self, position: Position | None, sequence: int) -> None:
-        """Get ready to yield record number `sequence`, which follows `position` (None: the first)."""
+    async def open(self, position: Position | None, sequence: int) -> Position | None:
+        """Get ready to yield record number `sequence`, which follows `position` (None: the first).
+
+        Gives back where it stands now: `position`, or what its options made of None. That is kept, so that a start
+        that depends on the moment ("latest") is made only once.
+        """
+
+    def expect(self, origins: Sequence[str]) -> None:
+        """The records after those announced so far were answered before, in the order of these `Record.origin`s.
+
+        A source that merges several logs must yield them so; one that has a single order need not listen.
+        """
 
     async def read(self, max_events: int) -> Sequence[Record]:
         """The next records, at least one and at most `max_events`; waits for the first. Empty at the end."""
@@ -203,6 +245,8 @@ class Sink(Protocol):
 
     durable: bool
     """True if `open` can cut back and `read_back` can read; False for a pipe or a terminal."""
+    transactional: bool
+    """True if it is a `TransactionalSink`."""
 
     async def open(self, position: Position | None, *, fresh: bool = False) -> None:
         """Get ready to write behind `position` and remove whatever lies there.
@@ -211,7 +255,7 @@ class Sink(Protocol):
         `StateMismatchError` if there is less than `position` says, or something where nothing should be.
         """
 
-    async def write(self, items: Sequence[Answer | DeadLetter]) -> None:
+    async def write(self, items: Sequence[Output]) -> None:
         """Write, in order; need not survive a crash before `flush`."""
 
     async def flush(self) -> Position:
@@ -228,6 +272,77 @@ class Sink(Protocol):
 
     async def close(self) -> None:
         """Let go of everything; may be called more than once."""
+
+
+class Ending(NamedTuple):
+    """Where a transactional sink's committed answers end, and what of the input they answer."""
+
+    sequence: int
+    """Number of the first input that is not answered."""
+    source: Position | None
+    """Where the source goes on; None if nothing was ever committed."""
+    first: Position
+    """Where the oldest answer begins that is still kept."""
+    end: Position
+    """Where the next answer will be written."""
+
+
+class TransactionalSink(Sink, Protocol):
+    """A sink that makes its outputs and the source's position visible in one transaction: the output is the truth.
+
+    It is not opened with a position but taken over with `recover`, and `commit` stands in for `flush`. Sinks of one
+    seat share one transaction, which the sink of the answers commits.
+    """
+
+    async def recover(self) -> Ending:
+        """Become the only writer: whoever wrote before is shut out, and what it left open is void."""
+
+    async def peek(self) -> Ending:
+        """Where the committed answers end, without disturbing whoever writes them."""
+
+    async def commit(self, sequence: int, source: Position | None) -> Position:
+        """Make everything written by the seat's sinks visible at once; where the answers now end.
+
+        Every input before number `sequence` is answered by then, and the source goes on at `source`. Raises
+        `FencedError` if another writer has taken over, `AwayError` if it is not known whether it worked: either way
+        the next `recover` tells.
+        """
+
+    def ended_at(self, position: Position) -> bool:
+        """After `recover` found no answer at all: whether the last one there ever was lay right before `position`.
+
+        Answers expire; a state that was saved behind the last of them can be gone on with all the same.
+        """
+
+    def follow(self, start: Position) -> AsyncIterator[Sequence[Answer]]:
+        """What was committed from `start` on, and whatever is from now on, without end; for one who only watches."""
+
+
+def is_transactional(sink: Sink) -> TypeGuard[TransactionalSink]:
+    """Whether the sink commits by itself."""
+    return sink.transactional
+
+
+class Share(Protocol):
+    """The input of a source, split into tasks that the workers of one group share: each has one owner at a time."""
+
+    async def join(self) -> int:
+        """Become a member of the group; how many tasks there are in all."""
+
+    async def changed(self) -> frozenset[int]:
+        """Wait until our share is known or has changed; the numbers of our tasks.
+
+        Raises what makes it impossible to go on, such as another number of tasks than at `join`.
+        """
+
+    def keep_ready(self, numbers: frozenset[int]) -> None:
+        """Say which tasks' states are at hand here, so that they are rather given to us than to others."""
+
+    async def rejoin(self) -> None:
+        """Become a new member: what we believed to be our share was somebody else's. `changed` tells the new one."""
+
+    async def leave(self) -> None:
+        """Give up our share, so that others get it at once; may be called more than once."""
 
 
 class StateStore(Protocol):

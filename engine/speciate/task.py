@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from speciate.admission import Admission
-from speciate.errors import EventError, SpeciateError, StateMismatchError, TooLargeError
+from speciate.errors import EventError, ForwardedError, StateMismatchError, TooLargeError
 from speciate.head import Decision, Head
 from speciate.plugins import Plugins
 from speciate.recent import RecentIds
-from speciate.stages import Record
+from speciate.stages import Output, Record
+from speciate.universe import Universe
 from speciate_schemas import (
     Answer,
     Assignment,
@@ -34,11 +35,14 @@ from speciate_schemas import (
 
 MESSAGE_CHARACTERS = 500
 
+Locate = Callable[[int], str]
+"""Tells where the dead letter of an input is to be found."""
+
 
 class Outcome(NamedTuple):
-    """The answer to one input and, for a rejection, the dead letter that goes with it."""
+    """What is written for one input, mostly its answer, and for a rejection the dead letter that goes with it."""
 
-    answer: Answer
+    answer: Output
     dead_letter: DeadLetter | None = None
 
 
@@ -47,22 +51,22 @@ class Task:
 
     def __init__(
         self,
-        head: Head,
+        universe: Universe,
         *,
         duplicate_window: int,
-        locate: Callable[[int], str],
+        locate: Locate,
         sequence: int = 0,
         recent: RecentIds | None = None,
         tally: Tally | None = None,
     ) -> None:
-        self.head = head
+        self.universe = universe
         self.sequence = sequence
         """Number of the next input."""
         self.tally = tally or Tally()
         self._recent = recent or RecentIds(duplicate_window)
         self._remembers = duplicate_window > 0
         self._locate = locate
-        self._admission = Admission(head.dimension)
+        self._admission = Admission(universe.head.dimension)
 
     @classmethod
     def from_state(
@@ -70,13 +74,14 @@ class Task:
         state: TaskState,
         *,
         plugins: Plugins,
+        per_stream: bool,
         duplicate_window: int,
-        locate: Callable[[int], str],
+        locate: Locate,
         tally: Tally,
     ) -> Self:
         """A task that goes on where `state` was taken."""
         return cls(
-            Head.from_state(state.head, plugins),
+            Universe.from_state(state.head, state.streams, per_stream=per_stream, plugins=plugins),
             duplicate_window=duplicate_window,
             locate=locate,
             sequence=state.sequence,
@@ -86,7 +91,8 @@ class Task:
 
     def state(self) -> TaskState:
         """Everything needed to go on exactly here."""
-        return TaskState(sequence=self.sequence, head=self.head.state(), recent=self._recent.state())
+        head, streams = self.universe.states()
+        return TaskState(sequence=self.sequence, head=head, recent=self._recent.state(), streams=streams)
 
     def fold(self, records: Sequence[Record]) -> list[Outcome]:
         """Decide and learn, in order; one outcome a record."""
@@ -103,15 +109,18 @@ class Task:
     def refold(self, records: Sequence[Record], answers: Sequence[Answer]) -> None:
         """Learn from inputs answered before, with those very answers; decide and emit nothing."""
         batch, refusals = self._admission.admit(records)
-        for record, answer, vector, refusal in zip(records, answers, batch, refusals, strict=True):
+        points = self.universe.head.embed(batch)
+        for record, answer, point, refusal in zip(records, answers, points, refusals, strict=True):
             if isinstance(answer, Rejection) and _answers(answer, record, object):
-                if answer.stage == "head":
+                if answer.stage == "head" and record.event is not None:
+                    # Its stream was given a head to be refused by, if it had none.
+                    self.universe.of(record.event.stream)
                     self._remember(record)
             elif isinstance(answer, ControlApplied) and _answers(answer, record, type(answer.control)):
                 self._reapply(answer.control)
                 self._remember(record)
             elif isinstance(answer, Assignment) and refusal is None and _answers(answer, record, Observation):
-                self.head.learn(vector, answer.category, birth=answer.birth)
+                self.universe.of(answer.stream).learn(point, answer.category, birth=answer.birth)
                 self._remember(record)
             else:
                 raise StateMismatchError(
@@ -124,18 +133,32 @@ class Task:
         batch, refusals = self._admission.admit(records)
         for place, record in enumerate(records):
             refusals[place] = refusals[place] or self._duplicate(record)
-        admitted = [place for place, refusal in enumerate(refusals) if refusal is None]
-        version = self.head.version
-        decisions = iter(self.head.decide(batch if len(admitted) == len(batch) else batch[admitted]))
-        outcomes = []
-        for record, refusal in zip(records, refusals, strict=True):
-            decision = refusal or next(decisions)
-            if isinstance(decision, EventError):
-                outcomes.append(self._reject(record, decision, _stage(record, refusal)))
-            else:
-                outcomes.append(Outcome(_assignment(record, decision, version)))
-                version += 1
-        return outcomes
+        # Streams with heads of their own do not touch each other, so each head decides its part of the batch at once.
+        parts: dict[Head, list[int]] = {}
+        for place, record in enumerate(records):
+            if refusals[place] is None and record.event is not None:
+                parts.setdefault(self.universe.of(record.event.stream), []).append(place)
+        outcomes: list[Outcome | None] = [None] * len(records)
+        for head, places in parts.items():
+            version = head.version
+            decisions = head.decide(batch if len(places) == len(batch) else batch[places])
+            for place, decision in zip(places, decisions, strict=True):
+                if isinstance(decision, EventError):
+                    letter = dead_letter(records[place], decision, "head")
+                    outcomes[place] = self._reject(records[place], letter)
+                else:
+                    outcomes[place] = Outcome(_assignment(records[place], decision, version))
+                    version += 1
+        return [
+            outcome or self._refuse(record, refusal)
+            for outcome, record, refusal in zip(outcomes, records, refusals, strict=True)
+        ]
+
+    def _refuse(self, record: Record, refusal: EventError | None) -> Outcome:
+        assert refusal is not None  # noqa: S101  # whatever was not refused was decided
+        if isinstance(refusal, ForwardedError):
+            return self._reject(record, _passed_on(refusal.letter, record.sequence))
+        return self._reject(record, dead_letter(record, refusal, stage_of(record, refusal)))
 
     def _duplicate(self, record: Record) -> EventError | None:
         """Refuse a known id; remember a new one, even if the head cannot decide on it later."""
@@ -153,28 +176,37 @@ class Task:
             self._recent.add(record.event.stream, record.event.id, record.sequence)
 
     def _control(self, record: Record) -> Outcome:
-        control, version = record.event, self.head.version
+        control = record.event
         assert isinstance(control, Control)  # noqa: S101  # fold() groups by it
         try:
             self._recent.check(control.stream, control.id)
-            self._apply(control)
+            version = self._apply(control)
         except EventError as error:
-            return self._reject(record, error, "control")
+            return self._reject(record, dead_letter(record, error, "control"))
         self._remember(record)
         return Outcome(
             ControlApplied(
-                id=control.id, stream=control.stream, sequence=record.sequence, control=control, head_version=version
+                id=control.id,
+                stream=control.stream,
+                sequence=record.sequence,
+                control=control,
+                head_version=version,
+                origin=record.origin,
             )
         )
 
-    def _apply(self, control: Control) -> None:
+    def _apply(self, control: Control) -> int:
+        """Change the categories; the head's version before."""
+        head = self.universe.existing(control.stream)
+        version = head.version
         match control:
             case RenameCategory(category=category, label=label):
-                self.head.rename(category, label)
+                head.rename(category, label)
             case MergeCategories(keep=keep, absorb=absorb):
-                self.head.merge(keep, absorb)
+                head.merge(keep, absorb)
             case ForgetCategory(category=category):
-                self.head.forget(category)
+                head.forget(category)
+        return version
 
     def _reapply(self, control: Control) -> None:
         try:
@@ -182,28 +214,25 @@ class Task:
         except EventError as error:
             raise StateMismatchError(f"the outputs belong to another state: {error}") from error
 
-    def _reject(self, record: Record, error: SpeciateError, stage: str) -> Outcome:
-        event = record.event
-        common: dict[str, Any] = {
-            "id": event.id if event else None,
-            "stream": event.stream if event else None,
-            "sequence": record.sequence,
-            "stage": stage,
-            "error": type(error).__name__,
-            "message": _bounded(str(error)),
-        }
-        original = record.original if record.original is not None else encode(event)
-        return Outcome(
-            Rejection(**common, dead_letter=self._locate(record.sequence)),
-            DeadLetter(**common, origin=record.origin, original=memoryview(original)),
+    def _reject(self, record: Record, letter: DeadLetter) -> Outcome:
+        rejection = Rejection(
+            id=letter.id,
+            stream=letter.stream,
+            sequence=record.sequence,
+            stage=letter.stage,
+            error=letter.error,
+            message=letter.message,
+            origin=record.origin,
+            dead_letter=self._locate(record.sequence),
         )
+        return Outcome(rejection, letter)
 
     def skip_to(self, sequence: int) -> None:
         """Go on at a later input: those between were dropped in front of the head."""
         dropped = self.tally.dropped + sequence - self.sequence
         self.sequence, self.tally = sequence, msgspec.structs.replace(self.tally, dropped=dropped)
 
-    def _advance(self, records: Sequence[Record], answers: Sequence[Answer]) -> None:
+    def _advance(self, records: Sequence[Record], answers: Sequence[Output]) -> None:
         if not records:
             return
         # Numbers are given by the source without gaps: one that is missing was dropped in front of the head.
@@ -226,6 +255,27 @@ class Task:
         )
 
 
+def dead_letter(record: Record, error: EventError, stage: str) -> DeadLetter:
+    """An input that cannot be used, why, and all of its bytes."""
+    event = record.event
+    return DeadLetter(
+        id=event.id if event else None,
+        stream=event.stream if event else None,
+        sequence=record.sequence,
+        stage=stage,
+        error=type(error).__name__,
+        message=_bounded(str(error)),
+        origin=record.origin,
+        original=memoryview(record.original if record.original is not None else encode(event)),
+    )
+
+
+def _passed_on(letter: DeadLetter, sequence: int) -> DeadLetter:
+    """A dead letter of a pipeline in front of this one: its reason, its bytes and their origin, our number."""
+    said = {name: _bounded(getattr(letter, name)) for name in ("stage", "error", "message")}
+    return msgspec.structs.replace(letter, sequence=sequence, **said)
+
+
 def _assignment(record: Record, decision: Decision, version: int) -> Assignment:
     event = record.event
     assert event is not None  # noqa: S101  # admission refuses a record without an event
@@ -241,6 +291,7 @@ def _assignment(record: Record, decision: Decision, version: int) -> Assignment:
         probability=decision.probability,
         drift=decision.drift,
         head_version=version,
+        origin=record.origin,
     )
 
 
@@ -256,14 +307,15 @@ def _is_control(record: Record) -> bool:
 def _answers(answer: Answer, record: Record, kind: Any) -> bool:
     """Whether the record can be what was answered: of that kind, with that id of that stream."""
     event = record.event
-    named = (None, None) if event is None else (event.id, event.stream)
+    if isinstance(record.error, ForwardedError):
+        named = (record.error.letter.id, record.error.letter.stream)
+    else:
+        named = (None, None) if event is None else (event.id, event.stream)
     return isinstance(event, kind) and named == (answer.id, answer.stream)
 
 
-def _stage(record: Record, refusal: EventError | None) -> str:
-    """Where an input failed: a refused record with an error of its own failed before it came here."""
-    if refusal is None:
-        return "head"
+def stage_of(record: Record, refusal: EventError) -> str:
+    """Where an input was refused: one with an error of its own failed before it came here."""
     if refusal is not record.error:
         return "admission"
     # A whole event that is too large was refused where it was read.

@@ -45,6 +45,11 @@ class LatencyHistogram:
             self._counts += np.bincount(np.minimum(places.astype(np.int64), self._BUCKETS - 1), minlength=self._BUCKETS)
             self._longest = max(self._longest, float(seconds.max()))
 
+    def merge(self, other: "LatencyHistogram") -> None:
+        """Count what another one has counted."""
+        self._counts += other._counts  # noqa: SLF001
+        self._longest = max(self._longest, other._longest)  # noqa: SLF001
+
     def quantile(self, fraction: float) -> float:
         """The latency that this fraction of events did not exceed, to within a bucket; 0 if there were none."""
         total = int(self._counts.sum())

@@ -24,6 +24,7 @@ from speciate_schemas.events import (
     MergeCategories,
     Message,
     Observation,
+    Refolded,
     Rejection,
     RenameCategory,
 )
@@ -79,6 +80,7 @@ __all__ = [
     "Position",
     "RecentState",
     "Recipe",
+    "Refolded",
     "Rejection",
     "RenameCategory",
     "Run",

@@ -42,6 +42,20 @@ class RunOptions(Strict, frozen=True):
     max_event_bytes: Annotated[
         int, msgspec.Meta(ge=1, le=64 * MEBI, description="A larger input is rejected; 64 MiB at most.")
     ] = 16 * MEBI
+    universe: Annotated[
+        Literal["partition", "stream", "shared"],
+        msgspec.Meta(
+            description="Who shares categories: the events of a partition, those of a stream, or all events in one "
+            "task. A file source is one partition."
+        ),
+    ] = "partition"
+    standby: Annotated[
+        int,
+        msgspec.Meta(
+            ge=0,
+            description="Tasks of other workers of the group whose state is followed here, ready to be taken over.",
+        ),
+    ] = 0
     duplicate_window: Annotated[
         int,
         msgspec.Meta(ge=0, description="An id seen among so many newest accepted events is rejected; 0 for never."),
@@ -56,6 +70,10 @@ class CommitOptions(Strict, frozen=True):
         Milliseconds, msgspec.Meta(description="Commit at the latest after so many milliseconds.")
     ] = 1000.0
     snapshot_events: Annotated[Count, msgspec.Meta(description="Save the state after so many events.")] = 50_000
+    snapshot_interval_ms: Annotated[
+        Milliseconds,
+        msgspec.Meta(description="Save the state at the latest after so many milliseconds, if there is something new."),
+    ] = 60_000.0
     snapshots_kept: Annotated[
         int, msgspec.Meta(ge=2, description="Snapshots kept; at least two, so that a damaged one costs nothing.")
     ] = 2
@@ -65,12 +83,22 @@ class PipelineConfig(Strict, frozen=True):
     """One pipeline: where events come from, how they are decided, where the answers go."""
 
     source: Annotated[Section, msgspec.Meta(description="Where events come from.")]
-    support: Annotated[Section, msgspec.Meta(description="A source of labelled events: the known categories.")]
-    density: Annotated[Section, msgspec.Meta(description="How likely an event is under each category.")]
-    policy: Annotated[Section, msgspec.Meta(description="Which category is chosen, or a birth.")]
     sink: Annotated[Section, msgspec.Meta(description="Where answers go.")]
-    dead_letters: Annotated[Section, msgspec.Meta(description="A sink for the inputs that were rejected.")]
-    store: Annotated[Section, msgspec.Meta(description="Where commits and snapshots are kept.")]
+    support: Annotated[
+        Section | None, msgspec.Meta(description="A source of labelled events: the known categories.")
+    ] = None
+    density: Annotated[
+        Section | None,
+        msgspec.Meta(
+            description="How likely an event is under each category. Left out, with [support], [policy] and "
+            "[dead_letters]: nothing is decided, and events go to the sink, images as features."
+        ),
+    ] = None
+    policy: Annotated[Section | None, msgspec.Meta(description="Which category is chosen, or a birth.")] = None
+    dead_letters: Annotated[Section | None, msgspec.Meta(description="A sink for the inputs that were rejected.")] = (
+        None
+    )
+    store: Annotated[Section | None, msgspec.Meta(description="Where commits and snapshots are kept.")] = None
     encoder: Annotated[Section | None, msgspec.Meta(description="Images to features, if images come.")] = None
     run: RunOptions = msgspec.field(default_factory=RunOptions)
     commit: CommitOptions = msgspec.field(default_factory=CommitOptions)

@@ -1,4 +1,4 @@
-"""What travels: input events, control events, the answers to them, and dead letters.
+"""What travels: input events, control events, the answers to them, dead letters, and word of a new beginning.
 
 Every type carries its name and version in `type` (`"feature.v1"`), so a later version is a new member of the
 union and old data stays readable. A field added within a version has a default; no field's type ever changes.
@@ -20,6 +20,9 @@ Stream = Annotated[
 Sequence = Annotated[int, msgspec.Meta(ge=0, description="Record number in the source, from 0.")]
 CategoryId = Annotated[int, msgspec.Meta(ge=0, description="Category number; never reused.")]
 Label = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+Origin = Annotated[
+    str, msgspec.Meta(description="Where the input was read: file and place, or topic/partition@offset.")
+]
 Time = Annotated[float | None, msgspec.Meta(description="Seconds since the Unix epoch, UTC, when it was observed.")]
 Truth = Annotated[Label | None, msgspec.Meta(description="The true class where known: support sets, evaluation.")]
 
@@ -99,6 +102,7 @@ class Assignment(Wire, frozen=True, tag="assignment.v1", gc=False):
         msgspec.Meta(description="How far the category's mean moved, as its density measures it; null at a birth."),
     ]
     head_version: Annotated[int, msgspec.Meta(ge=0, description="Changes the head had seen before it decided.")]
+    origin: Origin = ""
 
 
 class ControlApplied(Wire, frozen=True, tag="control.v1"):
@@ -109,6 +113,7 @@ class ControlApplied(Wire, frozen=True, tag="control.v1"):
     sequence: Sequence
     control: RenameCategory | MergeCategories | ForgetCategory
     head_version: Annotated[int, msgspec.Meta(ge=0, description="Changes the head had seen before this one.")]
+    origin: Origin = ""
 
 
 class Rejection(Wire, frozen=True, tag="rejection.v1", gc=False):
@@ -121,6 +126,7 @@ class Rejection(Wire, frozen=True, tag="rejection.v1", gc=False):
     error: Annotated[str, msgspec.Meta(description="The error's class.")]
     message: Annotated[str, msgspec.Meta(description="What was wrong and what to do.")]
     dead_letter: Annotated[str, msgspec.Meta(description="Where the original bytes are kept.")]
+    origin: Origin = ""
 
 
 class DeadLetter(Wire, frozen=True, tag="dead-letter.v1"):
@@ -132,8 +138,27 @@ class DeadLetter(Wire, frozen=True, tag="dead-letter.v1"):
     stage: str
     error: str
     message: str
-    origin: Annotated[str, msgspec.Meta(description="Where the source read it: file and place.")]
+    origin: Origin
     original: Annotated[memoryview, msgspec.Meta(description="The input, byte for byte as it came.")]
+
+
+class Refolded(Wire, frozen=True, tag="refolded.v1"):
+    """The categories were made anew: from here on their numbers mean something else than before.
+
+    It takes a number of its own among the answers. There are two at least: one where the old categories end, and
+    another where the new ones begin.
+    """
+
+    sequence: Sequence
+    universe: Annotated[str, msgspec.Meta(description="Who shares categories from here on: run.universe.")]
+    tasks: Annotated[int, msgspec.Meta(ge=1, description="Number of tasks the input is split into from here on.")]
+    categories: Annotated[int, msgspec.Meta(ge=0, description="Number of categories there are now.")]
+    done: Annotated[
+        bool,
+        msgspec.Meta(
+            description="False where the old categories end: nothing is answered until one with true follows."
+        ),
+    ] = True
 
 
 Observation = FeatureEvent | ImageEvent
@@ -150,6 +175,7 @@ Message = (
     | Rejection
     | ControlApplied
     | DeadLetter
+    | Refolded
 )
 
 

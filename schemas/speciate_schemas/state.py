@@ -46,6 +46,7 @@ class Tally(Stored, frozen=True, tag="tally.v1"):
     rejected: int = 0
     controls: int = 0
     dropped: int = 0
+    forwarded: int = 0
 
 
 class RecentState(Stored, frozen=True, tag="recent.v1"):
@@ -62,6 +63,13 @@ class TaskState(Stored, frozen=True, tag="task.v1"):
     sequence: Annotated[int, msgspec.Meta(ge=0, description="Number of the next input.")]
     head: HeadState
     recent: Annotated[RecentState, msgspec.Meta(description="What a duplicate is told by.")]
+    streams: Annotated[
+        dict[str, HeadState],
+        msgspec.Meta(
+            description="With a universe a stream: each stream's head, without `shared`, which is that of `head`. "
+            "`head` is then what a new stream begins with."
+        ),
+    ] = msgspec.field(default_factory=dict)
 
 
 class Commit(Stored, frozen=True, tag="commit.v1"):

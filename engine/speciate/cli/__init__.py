@@ -1,17 +1,22 @@
 """The command line: one file a command, imported only when it is used.
 
 `speciate --help` prints from the table below and imports nothing but click; a test holds the table to the commands.
+Commands that packages bring along are looked for only to list them, or when a name is not in the table.
 """
 
 import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from speciate.cli.failures import EXIT_CODES, Failure, Interrupted, unexpected
-from speciate.errors import SpeciateError
+from speciate.errors import PluginError, SpeciateError
+
+if TYPE_CHECKING:
+    from speciate.commands import Announced
 
 COMMANDS = {
     "demo": ("speciate.cli.demo", "Run the whole engine on a small real stream"),
@@ -22,6 +27,7 @@ COMMANDS = {
     "compare": ("speciate.cli.compare", "Compare methods on recorded benchmarks"),
     "diff": ("speciate.cli.diff", "Tell what differs between two runs or comparisons"),
     "inspect": ("speciate.cli.inspect", "Show the state of a pipeline"),
+    "category": ("speciate.cli.category", "Rename, merge or forget categories of a running pipeline"),
     "check": ("speciate.cli.check", "Check a configuration and its plugins without running it"),
     "plugins": ("speciate.cli.plugins", "List the installed plugins and whether each is usable"),
     "schema": ("speciate.cli.schema", "Print the JSON Schema of what Speciate reads and writes"),
@@ -33,28 +39,36 @@ class LazyGroup(click.Group):
     """A group whose commands are known by name and line of help until one is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
-        """The names, in the order of the table."""
-        return list(COMMANDS)
+        """The names, in the order of the table; then those that packages bring along."""
+        return [*COMMANDS, *(name for name in _brought() if name not in COMMANDS)]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's signature
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
-        return command
+        if cmd_name in COMMANDS:
+            command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
+            return command
+        try:
+            return _load(_brought().get(cmd_name, []))
+        except SpeciateError:
+            if ctx.resilient_parsing:  # completion of a name in a shell: no place for a message
+                return None
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
-        """The list of commands in the help, from the table alone."""
+        """The list of commands in the help, from the table; a command of a package is imported for its line."""
+        lines = [(name, line) for name, (_, line) in COMMANDS.items()]
+        lines += [(name, _line(owners)) for name, owners in _brought().items()]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+            formatter.write_dl(lines)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command the arguments name; for an unknown one suggest the nearest."""
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"no such command {name!r}{_nearest(name)}")
+        known = name.startswith("-") or name in COMMANDS or name in _brought()
+        if not known and not ctx.resilient_parsing:
+            ctx.fail(f"no such command {name!r}{_nearest(name, self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -77,10 +91,41 @@ def _failures() -> Iterator[None]:
         raise unexpected(error) from error
 
 
-def _nearest(name: str) -> str:
+def _brought() -> "dict[str, list[Announced]]":
+    """The commands that packages bring along, by name: several packages may bring one of the same."""
+    from speciate.commands import announced
+
+    found: dict[str, list[Announced]] = {}
+    for one in announced():
+        found.setdefault(one.name, []).append(one)
+    return found
+
+
+def _load(owners: "list[Announced]") -> click.Command | None:
+    """The command of a name, if exactly one package has it."""
+    from speciate.commands import load_command
+
+    if not owners:
+        return None
+    if len(owners) > 1:
+        packages = " and ".join(one.package for one in owners)
+        raise PluginError(f"command {owners[0].name!r} is provided twice, by {packages}: uninstall one of the packages")
+    return load_command(owners[0])
+
+
+def _line(owners: "list[Announced]") -> str:
+    """The first line of a command's help, or why it has none."""
+    try:
+        command = _load(owners)
+    except PluginError as error:
+        return f"not usable: {error}"
+    return "" if command is None else command.get_short_help_str(limit=200).rstrip(".")
+
+
+def _nearest(name: str, names: list[str]) -> str:
     import difflib
 
-    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    near = difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

@@ -93,6 +93,7 @@ async def _record(chosen: "Chosen", output: Path) -> "Recorded":
     from rich.progress import Progress, SpinnerColumn, TextColumn
 
     from speciate.cli.signals import stopping_on_signals
+    from speciate.logs import configure
     from speciate.recording import Recorded, record
 
     source = chosen.create()
@@ -100,6 +101,7 @@ async def _record(chosen: "Chosen", output: Path) -> "Recorded":
     console = Console(stderr=True)
     bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     with stopping_on_signals(source.stop), bar as progress:
+        configure()  # here, so that the bar puts log lines above itself
         task = progress.add_task("recording", total=None)
 
         def show(done: Recorded) -> None:

@@ -55,11 +55,12 @@ class ThumbnailEncoder:
             return EncodeError(f"the image cannot be decoded: {type(error).__name__}: {error}")
 
     def _thumbnail(self, data: memoryview) -> npt.NDArray[np.float32]:
-        from PIL import Image, ImageOps  # noqa: PLC0415 - heavy, and an extra
+        from PIL import ImageOps  # noqa: PLC0415 - heavy, and an extra
+        from PIL.Image import Resampling  # noqa: PLC0415
 
         if not data.nbytes:
             raise EncodeError("the image has no bytes")
-        with Image.open(BytesIO(data), formats=FORMATS) as image:
+        with _opened(data) as image:
             if image.width * image.height > self._max_pixels:
                 raise EncodeError(
                     f"the image has {image.width} x {image.height} pixels, more than max_pixels = {self._max_pixels}; "
@@ -69,9 +70,21 @@ class ThumbnailEncoder:
             # Deep greys have 16 bits; converting them straight to 8 would cut them off at white.
             deep = upright.mode.startswith("I")
             grey = upright.convert("I").convert("F") if deep else upright.convert("L")
-            small = grey.resize((self._size, self._size), Image.Resampling.BOX)
+            small = grey.resize((self._size, self._size), Resampling.BOX)
         scale = np.float32(65535 if deep else 255)
         return np.asarray(small, dtype=np.float32).reshape(-1) / scale
+
+
+def _opened(data: memoryview) -> Any:
+    from PIL import Image, UnidentifiedImageError  # noqa: PLC0415
+
+    try:
+        return Image.open(BytesIO(data), formats=FORMATS)
+    except UnidentifiedImageError:
+        # Its own words name an address in memory: the same image would be rejected in other words after a restart.
+        raise EncodeError(
+            f"the image cannot be decoded: its first bytes are those of no {', '.join(FORMATS)}"
+        ) from None
 
 
 @hookimpl

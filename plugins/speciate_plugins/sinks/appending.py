@@ -10,9 +10,10 @@ import msgspec
 from speciate.blocking import BlockingSink
 from speciate.errors import EventError, StateMismatchError
 from speciate.files import fsync_directory, make_directory, output_error
+from speciate.stages import Output
 from speciate_plugins.sinks.positions import number_in, too_short, unexpected
 from speciate_plugins.splitting import Piece, Splitter
-from speciate_schemas import Answer, DeadLetter, Position, Strict, decode, encode
+from speciate_schemas import Answer, Position, Strict, decode, encode
 from speciate_schemas.codec import Format
 
 BUFFER_BYTES = 1 << 20
@@ -57,7 +58,7 @@ class AppendingSink(BlockingSink):
         self._length = wanted
         self._buffer.clear()
 
-    def write_now(self, items: Sequence[Answer | DeadLetter]) -> None:
+    def write_now(self, items: Sequence[Output]) -> None:
         """See `BlockingSink`."""
         for item in items:
             self._buffer += self._wrap(encode(item, self._form))

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import msgspec
 
 from speciate.blocking import BlockingSink
-from speciate.errors import StateMismatchError
+from speciate.errors import ConfigError, StateMismatchError
 from speciate.files import TEMPORARY, fsync_directory, make_directory, output_error, write_atomically
 from speciate.hooks import Provider, hookimpl
-from speciate.stages import Sink
+from speciate.stages import Output, Sink
 from speciate_plugins.sinks.positions import number_in, too_short, unexpected
 from speciate_schemas import Answer, Assignment, ControlApplied, DeadLetter, Position, Rejection, Strict, decode, encode
-from speciate_schemas.events import Control, tag_of
+from speciate_schemas.events import Control, Event, Refolded, tag_of
 
 PART = re.compile(r"part-(\d{8})\.parquet")
 BATCH_ROWS = 1024
@@ -76,7 +76,7 @@ class ParquetSink(BlockingSink):
         self._parts = wanted
         self._rows.clear()
 
-    def write_now(self, items: Sequence[Answer | DeadLetter]) -> None:
+    def write_now(self, items: Sequence[Output]) -> None:
         """See `BlockingSink`."""
         self._rows.extend(_row(item) for item in items)
 
@@ -127,7 +127,9 @@ class ParquetSink(BlockingSink):
             fsync_directory(self._path)
 
 
-def _row(item: Answer | DeadLetter) -> dict[str, Any]:
+def _row(item: Output) -> dict[str, Any]:
+    if isinstance(item, Event | Refolded):
+        raise ConfigError("sink 'parquet' holds answers, not events: a pipeline without [density] needs another [sink]")
     row = {"type": tag_of(type(item)), **msgspec.structs.asdict(item)}
     if isinstance(item, ControlApplied):
         row["control"] = encode(item.control, "json").decode()

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from speciate.blocking import BlockingSink
 from speciate.errors import OutputError
 from speciate.hooks import Provider, hookimpl
-from speciate.stages import Sink
-from speciate_schemas import Answer, DeadLetter, Position, Strict, encode
+from speciate.stages import Output, Sink
+from speciate_schemas import Answer, Position, Strict, encode
 
 STDOUT = 1
 
@@ -27,7 +27,7 @@ class StdoutSink(BlockingSink):
     def open_now(self, position: Position | None, *, fresh: bool) -> None:
         """See `BlockingSink`. A pipe is always fresh."""
 
-    def write_now(self, items: Sequence[Answer | DeadLetter]) -> None:
+    def write_now(self, items: Sequence[Output]) -> None:
         """See `BlockingSink`."""
         data = memoryview(b"".join(encode(item, "json") + b"\n" for item in items))
         try:

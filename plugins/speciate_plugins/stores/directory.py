@@ -1,6 +1,7 @@
 """Store `directory`: commits and snapshots as files of one folder.
 
 lock                        held by the process that uses the folder; its number is in it
+partition-<number>/         the same again, where a task is one of several
 commit.json                 a SHA-256 of the rest in the first line, the commit as JSON in the second
 snapshots/<sequence>.snapshot
 """
@@ -19,7 +20,7 @@ import msgspec
 from speciate.errors import StateDamagedError, StateLockedError
 from speciate.files import TEMPORARY, fsync_directory, make_directory, output_error, write_atomically
 from speciate.hooks import Provider, hookimpl
-from speciate.stages import StateStore
+from speciate.stages import Seat, StateStore
 from speciate_schemas import Commit, Strict, decode, encode
 
 SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
@@ -34,8 +35,10 @@ class DirectoryOptions(Strict, frozen=True):
 class DirectoryStore:
     """Keeps state in a folder; each file is whole or not there at all."""
 
-    def __init__(self, options: DirectoryOptions) -> None:
+    def __init__(self, options: DirectoryOptions, seat: Seat | None = None) -> None:
         self._path = Path(options.path)
+        if seat is not None and seat.count > 1:
+            self._path /= f"partition-{seat.number}"
         self._commit = self._path / "commit.json"
         self._snapshots = self._path / "snapshots"
         self._lock: int | None = None
@@ -145,4 +148,4 @@ def _remove(folder: Path, paths: list[Path]) -> None:
 @hookimpl
 def speciate_store() -> Provider[StateStore]:
     """Provide the store."""
-    return Provider(options=DirectoryOptions, create=DirectoryStore)
+    return Provider(options=DirectoryOptions, create=DirectoryStore, create_at=DirectoryStore)

@@ -15,11 +15,11 @@ from typing import Annotated, BinaryIO, cast
 import msgspec
 
 from speciate.blocking import BlockingSink
-from speciate.errors import OutputError, StateMismatchError
+from speciate.errors import ConfigError, OutputError, StateMismatchError
 from speciate.files import fsync_directory, make_directory
 from speciate.hooks import Provider, hookimpl
-from speciate.stages import Sink
-from speciate_schemas import Answer, Assignment, DeadLetter, Position, Strict, decode, encode
+from speciate.stages import Output, Sink
+from speciate_schemas import Answer, Assignment, Event, Position, Refolded, Strict, decode, encode
 
 FIELDS = Assignment.__struct_fields__
 HEADER = [*FIELDS, "other"]
@@ -60,7 +60,7 @@ class CsvSink(BlockingSink):
         # The name of a new file has to survive a crash as well as its content.
         fsync_directory(self._path.absolute().parent)
 
-    def write_now(self, items: Sequence[Answer | DeadLetter]) -> None:
+    def write_now(self, items: Sequence[Output]) -> None:
         """See `BlockingSink`."""
         file = self._opened()
         text = StringIO()
@@ -119,7 +119,9 @@ def _lines(file: BinaryIO, end: int) -> Iterator[str]:
         yield file.readline().decode()
 
 
-def _row(item: Answer | DeadLetter) -> list[str]:
+def _row(item: Output) -> list[str]:
+    if isinstance(item, Event | Refolded):
+        raise ConfigError("sink 'csv' holds answers, not events: a pipeline without [density] needs another [sink]")
     if isinstance(item, Assignment):
         return [*(_cell(getattr(item, field)) for field in FIELDS), ""]
     return [

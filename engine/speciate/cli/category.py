@@ -1,0 +1,152 @@
+"""`speciate category`: control events for a pipeline, sent to where its source reads."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from speciate.cli.options import config_argument, json_option, overrides_option
+from speciate.cli.output import print_json
+
+if TYPE_CHECKING:
+    from speciate.config import Resolved
+    from speciate_schemas import Control
+
+category_type = click.IntRange(0)
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    """What all of them take."""
+    partition = click.option(
+        "--partition",
+        type=click.IntRange(0),
+        help="Number of the task whose category is meant; needed if there is more than one.",
+    )
+    stream = click.option(
+        "--stream", help='The stream whose category is meant; needed if run.universe is "stream". May be empty.'
+    )
+    for option in (json_option, overrides_option, stream, partition):
+        command = option(command)
+    return command
+
+
+@click.group(name="category")
+def command() -> None:
+    """Rename, merge or forget categories of a running pipeline.
+
+    A control event is sent to where the source of the pipeline reads it, such as the control topic of Kafka. It takes
+    effect when the pipeline comes to it, between two events, and is answered like them; `speciate inspect` shows the
+    numbers of the categories.
+    """
+
+
+@command.command(name="rename")
+@config_argument
+@click.argument("category", metavar="CATEGORY", type=category_type)
+@click.argument("label", metavar="LABEL")
+@_options
+def rename(*, config: Path, category: int, label: str, **where: Any) -> None:
+    """Give a category a label.
+
+    CONFIG is the TOML file of the pipeline, CATEGORY the number of a category and LABEL its new name.
+    """
+    from speciate_schemas import RenameCategory
+
+    _send(config, RenameCategory, {"category": category, "label": label}, **where)
+
+
+@command.command(name="merge")
+@config_argument
+@click.argument("keep", metavar="KEEP", type=category_type)
+@click.argument("absorb", metavar="ABSORB", type=category_type)
+@_options
+def merge(*, config: Path, keep: int, absorb: int, **where: Any) -> None:
+    """Fold one category into another.
+
+    CONFIG is the TOML file of the pipeline. The category KEEP gets all that ABSORB has learnt; the number of ABSORB is
+    never used again.
+    """
+    from speciate_schemas import MergeCategories
+
+    if keep == absorb:
+        raise click.UsageError(f"KEEP and ABSORB are both {keep}: name two different categories")
+    _send(config, MergeCategories, {"keep": keep, "absorb": absorb}, **where)
+
+
+@command.command(name="forget")
+@config_argument
+@click.argument("category", metavar="CATEGORY", type=category_type)
+@_options
+def forget(*, config: Path, category: int, **where: Any) -> None:
+    """Remove a category.
+
+    CONFIG is the TOML file of the pipeline and CATEGORY the number of a category, which is never used again.
+    """
+    from speciate_schemas import ForgetCategory
+
+    _send(config, ForgetCategory, {"category": category}, **where)
+
+
+def _send(
+    path: Path,
+    kind: "type[Control]",
+    fields: dict[str, Any],
+    *,
+    partition: int | None,
+    stream: str | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    from speciate.config import load, resolve
+    from speciate.logs import configure
+    from speciate.plugins import installed
+
+    configure()
+    resolved = resolve(load(path, overrides), installed())
+    control = _control(resolved, kind, fields, stream)
+    number, place = asyncio.run(_sent(resolved, partition, control))
+    if as_json:
+        print_json({"id": control.id, "partition": number, "place": place})
+    else:
+        click.echo(f"{control.id} is in {place}: it takes effect when the pipeline comes to it")
+
+
+def _control(resolved: "Resolved", kind: "type[Control]", fields: dict[str, Any], stream: str | None) -> "Control":
+    """The control event, checked as it will be by whoever reads it."""
+    import uuid
+
+    import msgspec
+
+    from speciate.errors import ConfigError
+
+    if stream is None and resolved.config.run.universe == "stream":
+        raise ConfigError('run.universe is "stream": each stream has categories of its own, name it with --stream')
+    verb = kind.__name__.partition("Categor")[0].lower()
+    try:
+        return msgspec.convert({**fields, "id": f"{verb}-{uuid.uuid4().hex}", "stream": stream or ""}, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"cannot {verb} it: {error}") from error
+
+
+async def _sent(resolved: "Resolved", partition: int | None, control: "Control") -> tuple[int, str]:
+    """Send it; the number of the task it is for, and where it is."""
+    from speciate.errors import ConfigError
+    from speciate.looking import count_tasks
+
+    source = resolved["source"]
+    if source.provider.send is None:
+        raise ConfigError(
+            f"source {source.name!r} takes no control events from outside: put them into the input itself, as events "
+            f'such as {{"type": "rename.v1", "id": "…", "category": 1, "label": "…"}}'
+        )
+    count = await count_tasks(resolved)
+    if partition is None and count > 1:
+        raise ConfigError(
+            f"there are {count} tasks, each with categories of its own: say which with --partition, 0 to {count - 1}"
+        )
+    if partition is not None and partition >= count:
+        raise ConfigError(f"--partition {partition}: the tasks are numbered from 0 to {count - 1}")
+    number = partition or 0
+    return number, await source.provider.send(source.options, number, control)

@@ -1,0 +1,55 @@
+"""What all tasks of a process have in common: the configuration, the encoder, and the head a new task begins with."""
+
+import asyncio
+
+from speciate.config import Resolved
+from speciate.head import Head
+from speciate.plugins import Plugins
+from speciate.stages import Encoder
+from speciate.support import read_support
+from speciate.task import Locate, Task
+from speciate.threads import in_thread
+from speciate.universe import Universe
+from speciate_schemas import HeadState, Tally, TaskState
+
+
+class Household:
+    """Makes tasks, and keeps what is too dear to be made for each of them."""
+
+    def __init__(self, resolved: Resolved, plugins: Plugins) -> None:
+        self.resolved = resolved
+        self._plugins = plugins
+        self.encoder: Encoder | None = resolved["encoder"].create() if "encoder" in resolved.sections else None
+        self._fitting = asyncio.Lock()
+        self._fitted: HeadState | None = None
+
+    async def fitted(self) -> HeadState:
+        """The state of a head fitted to the support set; it is fitted once, however many tasks begin."""
+        async with self._fitting:
+            if self._fitted is None:
+                features, labels = await read_support(self.resolved["support"].create(), self.encoder)
+                head = Head(self.resolved["density"], self.resolved["policy"])
+                await in_thread(None, head.calibrate, features, labels)
+                self._fitted = await in_thread(None, head.state)
+            return self._fitted
+
+    async def new_task(self, locate: Locate) -> Task:
+        """A task that has seen nothing yet."""
+        head, run = await self.fitted(), self.resolved.config.run
+        per_stream = run.universe == "stream"
+        universe = await in_thread(None, Universe.from_state, head, {}, per_stream=per_stream, plugins=self._plugins)
+        return Task(universe, duplicate_window=run.duplicate_window, locate=locate)
+
+    async def restored_task(self, state: TaskState, tally: Tally, locate: Locate) -> Task:
+        """A task that goes on where the state was taken."""
+        run = self.resolved.config.run
+        return await in_thread(
+            None,
+            Task.from_state,
+            state,
+            plugins=self._plugins,
+            per_stream=run.universe == "stream",
+            duplicate_window=run.duplicate_window,
+            locate=locate,
+            tally=tally,
+        )

@@ -1,0 +1,114 @@
+"""One task, from the opening of its stages to the end of its source."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from speciate import restore
+from speciate.commit import CommitPoint, Committer, sealer
+from speciate.errors import ConfigError, SpeciateError
+from speciate.flow import Flow
+from speciate.household import Household
+from speciate.logs import get_logger
+from speciate.parts import Parts
+from speciate.restore import Start
+from speciate.stages import Seat, is_transactional
+from speciate.takeover import Ready, take_over
+from speciate.task import Task
+
+log = get_logger(__name__)
+
+
+class TaskRun:
+    """Runs one task once: opened, restored, run to its end and closed."""
+
+    def __init__(self, household: Household, seat: Seat, *, fresh: bool = False, ready: Ready | None = None) -> None:
+        self._household = household
+        self.seat = seat
+        self._fresh = fresh
+        self._ready = ready
+        self.parts = Parts.of(household.resolved, seat, household.encoder)
+        self.flow: Flow | None = None
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Read no more; decide, commit and save what was read, then end."""
+        self._stopped = True
+        if self.flow is not None:
+            self.flow.stop()
+
+    async def run(self) -> None:
+        """Run to the end. Raises the first error; what was committed until then stays."""
+        try:
+            async with self._opened() as flow:
+                if self._stopped:
+                    flow.stop()
+                await flow.run()
+        except BaseExceptionGroup as group:
+            error = _first(group)
+            raise error from error.__cause__
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[Flow]:
+        """Everything open and restored; closed again whatever happens."""
+        parts, resolved = self.parts, self._household.resolved
+        began = time.monotonic()
+        async with AsyncExitStack() as stack:
+            if parts.store is not None:
+                stack.callback(parts.store.close)
+            for sink in parts.sinks:
+                stack.push_async_callback(sink.close)
+            stack.push_async_callback(parts.source.close)
+            start = await self._start()
+            committer = Committer(
+                answers=parts.answers,
+                dead_letters=parts.dead_letters,
+                store=parts.store,
+                seal=sealer(resolved.fold, resolved.versions),
+                snapshots_kept=resolved.config.commit.snapshots_kept,
+                snapshot_first=not parts.source.replayable,
+            )
+            stack.push_async_callback(committer.close)
+            if start.new:
+                state = start.task.state() if isinstance(start.task, Task) else None
+                await committer.begin(CommitPoint(0, start.commit.source, start.task.tally, state))
+            self.flow = Flow(resolved.config, parts, start, committer)
+            self._tell(start, time.monotonic() - began)
+            yield self.flow
+
+    def _tell(self, start: Start, seconds: float) -> None:
+        """What was taken over, for whoever asks later why a task stood still; a run of one's own is no news."""
+        (log.info if self.parts.answers.transactional else log.debug)(
+            "task taken over",
+            task=self.seat.number,
+            sequence=start.commit.sequence,
+            folded_again=start.replay.until - start.task.sequence,
+            followed=start.followed,
+            seconds=round(seconds, 3),
+        )
+
+    async def _start(self) -> Start:
+        parts, home = self.parts, self._household
+        if is_transactional(parts.answers):
+            if self._fresh:
+                await parts.answers.open(None, fresh=True)
+                raise ConfigError(f"{parts.answers.describe()} cannot be emptied: start over with new outputs")
+            return await take_over(parts, parts.answers, home, self._ready)
+        if self._fresh and home.resolved.decides:
+            # What --fresh is about to discard stays until the new head is there.
+            await home.fitted()
+        start = await restore.start(parts, home, fresh=self._fresh)
+        return start or await restore.begin(parts, home, fresh=self._fresh)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error to show of several at once: one of ours, if there is one."""
+    leaves: list[BaseException] = []
+    pending: list[BaseException] = [group]
+    while pending:
+        error = pending.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            pending.extend(error.exceptions)
+        else:
+            leaves.append(error)
+    return next((error for error in leaves if isinstance(error, SpeciateError)), leaves[0])

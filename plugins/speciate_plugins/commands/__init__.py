@@ -1,0 +1,1 @@
+"""Commands that are no part of the engine."""
