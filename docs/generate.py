@@ -17,6 +17,7 @@ from speciate import catalogue, config, hooks, stages
 from speciate.catalogue import KINDS
 from speciate.cli import COMMANDS, group
 from speciate.cli.failures import EXIT_CODES
+from speciate.commands import announced
 from speciate.describe import Key, describe
 from speciate.hooks import STAGES
 from speciate.plugins import installed
@@ -90,7 +91,13 @@ def speciate_density() -> Provider[Density]:
 
 `plugin = "mine"` in the section `[density]` of a configuration then chooses it. Built-in plugins come in through the
 same door. A plugin is imported only when it is used, and a broken one never stops a pipeline without it;
-`speciate plugins` tells what is wrong with it."""
+`speciate plugins` tells what is wrong with it.
+
+A package brings a command along in the same way. The entry point `"command.mine" = "my_package.my_command"` names a
+module with a [click](https://click.palletsprojects.com) command called `command`, which is then `speciate mine`;
+`speciate topics` is one. Its first line of help is shown by `speciate --help`, so the module imports what is heavy
+inside its functions. An error of `speciate.errors` that it raises becomes one line and an exit code. A name that is
+built in, or that two packages have, is refused."""
 
 
 BENCHMARKS = """\
@@ -222,14 +229,30 @@ def default(key: Key) -> str:
 def command_line() -> Iterator[str]:
     """Every command with its arguments and options, then the exit codes."""
     yield CLI
-    context = click.Context(group, info_name="speciate", **group.context_settings)
-    yield from command(group, context)
-    for name in COMMANDS:
-        one = group.get_command(context, name)
-        assert one is not None  # noqa: S101  # the table lists what exists
-        yield from command(one, click.Context(one, parent=context, info_name=name))
+    for one, context in commands():
+        yield from command(one, context)
     yield FAILING
     yield table(("code", "meaning"), [(str(code), meaning) for code, meaning in EXIT_CODES.items()])
+
+
+def commands() -> Iterator[tuple[click.Command, click.Context]]:
+    """The group, every command of ours, and the commands below those that are groups themselves."""
+    context = click.Context(group, info_name="speciate", **group.context_settings)
+    yield group, context
+    ours = [one.name for one in announced() if one.package == DISTRIBUTION]
+    for name in [*COMMANDS, *ours]:
+        yield from below(group, context, name)
+
+
+def below(parent: click.Group, context: click.Context, name: str) -> Iterator[tuple[click.Command, click.Context]]:
+    """A command of a group, and those below it."""
+    one = parent.get_command(context, name)
+    assert one is not None  # noqa: S101  # the lists name what exists
+    own = click.Context(one, parent=context, info_name=name)
+    yield one, own
+    if isinstance(one, click.Group):
+        for each in one.list_commands(own):
+            yield from below(one, own, each)
 
 
 def command(one: click.Command, context: click.Context) -> Iterator[str]:

@@ -59,7 +59,15 @@ heads = st.builds(
     shared=named_arrays,
     categories=st.lists(categories, max_size=2),
 )
-tallies = st.builds(schemas.Tally, assigned=counts, births=counts, rejected=counts, controls=counts, dropped=counts)
+tallies = st.builds(
+    schemas.Tally,
+    assigned=counts,
+    births=counts,
+    rejected=counts,
+    controls=counts,
+    dropped=counts,
+    forwarded=counts,
+)
 commits = st.builds(
     schemas.Commit,
     sequence=counts,
@@ -78,6 +86,8 @@ run_options = st.builds(
     pace=st.sampled_from(["max", "original"]) | st.floats(0, 1e9, exclude_min=True),
     encode_workers=st.integers(1, 64),
     max_event_bytes=st.integers(1, 1 << 26),
+    universe=st.sampled_from(["partition", "stream", "shared"]),
+    standby=st.integers(0, 100),
     duplicate_window=st.integers(0, 10**9),
 )
 commit_options = st.builds(
@@ -222,6 +232,7 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
         probability=st.floats(0, 1),
         drift=st.none() | st.floats(0, 1e6),
         head_version=counts,
+        origin=words,
     ),
     schemas.ControlApplied: st.builds(
         schemas.ControlApplied,
@@ -230,6 +241,7 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
         sequence=counts,
         control=renames | merges | forgets,
         head_version=counts,
+        origin=words,
     ),
     schemas.Rejection: st.builds(
         schemas.Rejection,
@@ -240,6 +252,10 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
         error=words,
         message=words,
         dead_letter=words,
+        origin=words,
+    ),
+    schemas.Refolded: st.builds(
+        schemas.Refolded, sequence=counts, universe=words, tasks=positive, categories=counts, done=st.booleans()
     ),
     schemas.DeadLetter: st.builds(
         schemas.DeadLetter,
@@ -261,6 +277,7 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
         sequence=counts,
         head=heads,
         recent=recents,
+        streams=st.dictionaries(words, heads, max_size=2),
     ),
     schemas.Commit: commits,
     schemas.SnapshotManifest: st.builds(
@@ -276,12 +293,12 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
     schemas.PipelineConfig: st.builds(
         schemas.PipelineConfig,
         source=options,
-        density=options,
-        policy=options,
+        density=st.none() | options,
+        policy=st.none() | options,
         sink=options,
-        dead_letters=options,
-        store=options,
-        support=options,
+        dead_letters=st.none() | options,
+        store=st.none() | options,
+        support=st.none() | options,
         encoder=st.none() | options,
         run=run_options,
         commit=commit_options,

@@ -8,7 +8,6 @@ import click
 import pytest
 
 from speciate import hooks, stages
-from speciate.cli import COMMANDS, group
 from speciate.describe import describe
 from speciate.plugins import installed
 from speciate_schemas import (
@@ -43,8 +42,7 @@ FIGURES = [RunMetrics, Shares, TemporalBin, Growth, Timing, CategoryPurity]
 EVERY_STRUCT = [*CONFIGURED, *REPLAYED, *FIGURES]
 
 BUILT_IN = [(stage, name) for stage in hooks.STAGES for name in generate.built_in(stage)]
-CONTEXT = click.Context(group)
-EVERY_COMMAND = [group, *(group.get_command(CONTEXT, name) for name in COMMANDS)]
+EVERY_COMMAND = list(generate.commands())
 
 
 @pytest.mark.parametrize("name", ["configuration.md", "cli.md", "hooks.md", "benchmarks.md"])
@@ -69,15 +67,23 @@ def test_every_plugin_says_what_it_is(stage, name):
     assert importlib.import_module(installed().info(stage, name).module).__doc__
 
 
-@pytest.mark.parametrize("command", EVERY_COMMAND, ids=lambda command: command.name)
-def test_every_option_has_help_and_every_argument_is_told(command):
+@pytest.mark.parametrize(
+    ("command", "context"), EVERY_COMMAND, ids=[context.command_path for _, context in EVERY_COMMAND]
+)
+def test_every_option_has_help_and_every_argument_is_told(command, context):
     assert command.help
-    for param in command.get_params(CONTEXT):
+    for param in command.get_params(context):
         if isinstance(param, click.Option):
             assert param.help, param.opts
         else:
             assert param.metavar, param.name
             assert param.metavar.strip("[].") in command.help
+
+
+def test_commands_below_others_and_those_of_plugins_are_told():
+    assert {"speciate run", "speciate category merge", "speciate topics create"} <= {
+        context.command_path for _, context in EVERY_COMMAND
+    }
 
 
 def test_every_hook_has_a_docstring():

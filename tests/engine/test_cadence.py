@@ -25,7 +25,7 @@ def make(**more) -> Cadence:
 
 
 def test_nothing_new_is_never_due(now):
-    ours = make()
+    ours = make(snapshot=40)
     now[0] += 1e6
     assert ours.time_left(40) is None
     assert ours.time_left(35) is None, "what is folded again was committed before"
@@ -58,6 +58,25 @@ def test_a_snapshot_is_due_after_so_many_events_but_not_while_one_is_written(now
     assert not ours.snapshot_due(55, saving=False)
     assert not ours.unsaved(55)
     assert ours.unsaved(56)
+
+
+def test_what_is_committed_is_saved_after_a_while_even_if_nothing_more_comes(now):
+    ours = make()
+    assert ours.time_left(40) == pytest.approx(60.0)
+    now[0] += 59.9
+    assert not ours.due(40)
+    assert not ours.snapshot_due(41, saving=False)
+    now[0] += 0.1
+    assert ours.due(40)
+    assert ours.snapshot_due(41, saving=False), "with the next commit just as well"
+    assert not ours.snapshot_due(40, saving=True)
+    ours.note(40, snapshot=False)
+    assert ours.time_left(40) == pytest.approx(0.5), "while another is written one does not ask without end"
+    now[0] += 0.5
+    ours.note(40, snapshot=True)
+    assert ours.time_left(40) is None
+    now[0] += 1e6
+    assert not ours.snapshot_due(40, saving=False), "what is saved is not saved again"
 
 
 def test_where_the_input_cannot_be_read_again_every_commit_has_its_snapshot(now):

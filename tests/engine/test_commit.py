@@ -11,6 +11,7 @@ from speciate.commit import CommitPoint, Committer, sealer
 from speciate.plugins import installed
 from speciate.snapshot import parse
 from speciate.task import Outcome, Task
+from speciate.universe import Universe
 from speciate_schemas import Rejection, Tally
 
 
@@ -27,7 +28,7 @@ class World:
         self.answers = make("sink", "jsonl", folder / "answers.jsonl")
         self.dead = make("sink", "jsonl", folder / "dead.jsonl")
         self.store = make("store", "directory", folder / "state")
-        self.task = Task(make_head(), duplicate_window=9, locate=self.dead.locate)
+        self.task = Task(Universe(make_head()), duplicate_window=9, locate=self.dead.locate)
         self.committer = Committer(
             answers=Fused(self.answers, self.fuse, "flush"),
             dead_letters=Fused(self.dead, self.fuse, "flush"),

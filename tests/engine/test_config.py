@@ -1,20 +1,23 @@
 """From a TOML file and overrides to checked options: every mistake is named with its place."""
 
+import itertools
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
 from fabricate import distribution, working
-from speciate.config import FOLD_SECTIONS, SECTION_STAGES, _check_apart, choose, load, parse, resolve
+from speciate.config import FOLD_SECTIONS, HEAD_SECTIONS, SECTION_STAGES, _check_apart, choose, load, parse, resolve
 from speciate.errors import ConfigError, PluginError
 from speciate.hooks import STAGES
 from speciate.plugins import Plugins
-from speciate_schemas import PipelineConfig, decode, encode
+from speciate.stages import Seat
+from speciate_schemas import PipelineConfig, Strict, decode, encode
 
 TREE: dict[str, Any] = {
     "source": {"plugin": "made"},
@@ -117,10 +120,67 @@ def test_a_wrong_key_or_value_of_the_engine_is_named(path: Path, override: str, 
     assert "$" not in str(caught.value)
 
 
-@pytest.mark.parametrize("section", TREE)
-def test_a_missing_section_is_named(section: str) -> None:
+def without(*sections: str) -> dict[str, Any]:
+    return {name: value for name, value in TREE.items() if name not in sections}
+
+
+@pytest.mark.parametrize("section", ["source", "sink"])
+def test_a_section_nobody_can_do_without_is_named(section: str) -> None:
     with pytest.raises(ConfigError, match=f"missing required field `{section}`"):
-        parse({name: value for name, value in TREE.items() if name != section})
+        parse(without(section))
+
+
+@pytest.mark.parametrize("section", HEAD_SECTIONS)
+def test_a_section_that_deciding_takes_is_named(plugins: Plugins, section: str) -> None:
+    with pytest.raises(ConfigError, match=rf"no \[{section}\]: a pipeline that decides needs one"):
+        resolve(parse(without(section)), plugins)
+
+
+LEFT_OVER = ("support", "policy", "dead_letters")
+"""What means nothing without a density."""
+
+
+@pytest.mark.parametrize(
+    "left", [names for count in (1, 2, 3) for names in itertools.combinations(LEFT_OVER, count)], ids="+".join
+)
+def test_a_head_without_its_density_is_told_with_both_ways_out(plugins: Plugins, left: tuple[str, ...]) -> None:
+    missing = [name for name in LEFT_OVER if name not in left]
+    with pytest.raises(ConfigError) as caught:
+        resolve(parse(without("density", *missing)), plugins)
+    message = str(caught.value)
+    assert f"has [{left[0]}] but no [density]: add one" in message
+    assert f"leave out {', '.join(f'[{name}]' for name in left)} to hand events on" in message
+
+
+@pytest.mark.parametrize("store", [True, False])
+def test_without_a_head_events_are_handed_on(plugins: Plugins, store: bool) -> None:
+    tree = without("density", *LEFT_OVER, *([] if store else ["store"]))
+    resolved = resolve(parse(tree), plugins)
+    assert not resolved.decides
+    assert set(resolved.sections) == set(tree)
+    assert resolve(parse(TREE), plugins).decides
+
+
+class Seated(NamedTuple):
+    options: Strict
+    seat: Seat
+
+
+def test_a_stage_gets_the_seat_if_it_takes_one_and_one_of_its_own_otherwise(plugins: Plugins) -> None:
+    chosen = resolve(parse(TREE), plugins)["sink"]
+    seated = replace(chosen, provider=replace(chosen.provider, create_at=Seated))
+    seat = Seat(3, 5)
+    assert seated.create(seat).seat is seat
+    alone = seated.create().seat
+    assert (alone.number, alone.count, alone.common) == (0, 1, {})
+
+
+@pytest.mark.parametrize("count", [2, 9])
+def test_a_stage_that_cannot_keep_several_tasks_apart_is_refused(plugins: Plugins, count: int) -> None:
+    chosen = resolve(parse(TREE), plugins)["sink"]
+    with pytest.raises(ConfigError, match=f"sink 'made' cannot keep {count} tasks apart"):
+        chosen.create(Seat(1, count))
+    assert chosen.create(Seat(0, 1)) is chosen.options
 
 
 @pytest.mark.parametrize(
@@ -252,7 +312,7 @@ def test_the_fold_holds_defaults_and_only_what_shapes_the_state(plugins: Plugins
         "support": {**defaults, "path": "known"},
         "density": {**defaults, "scale": 1.0},
         "policy": defaults,
-        "run": {"duplicate_window": 5},
+        "run": {"duplicate_window": 5, "universe": "partition"},
     }
 
 

@@ -112,7 +112,7 @@ async def test_a_slow_sink_makes_the_source_wait(folder, bound):
     size = max(len(line) for line in json_lines(events).splitlines())
     limit = {"queue_events": queue} if bound == "events" else {"queue_bytes": queue * size}
     pipeline = make_pipeline(make_tree(Path(), events, run={"batch_events": batch, "linger_ms": 0.0, **limit}))
-    parts = pipeline._parts
+    parts = pipeline.stages
     parts.answers = Slow(parts.answers, "write", 0.002)
     parts.source = source = Counting(parts.source)
     source.written = lambda: pipeline.status().answered if pipeline.status() else 0
@@ -150,7 +150,7 @@ def break_snapshot(parts):
 async def test_a_stage_that_fails_ends_the_run_with_its_error_and_what_is_committed_stays(folder, expected, breaking):
     tree = make_tree(Path(), with_trouble(COUNT))
     pipeline = make_pipeline(tree)
-    breaking(pipeline._parts)
+    breaking(pipeline.stages)
     with pytest.raises(PowerError):
         await pipeline.run()
     provider = installed().provider("store", "directory")
@@ -186,7 +186,7 @@ async def test_of_several_errors_ours_is_shown(folder, error):
     async def fail(*_):
         raise error
 
-    pipeline._parts.answers.write = fail
+    pipeline.stages.answers.write = fail
     with pytest.raises(type(error), match=str(error)):
         await pipeline.run()
 
@@ -195,7 +195,7 @@ async def test_of_several_errors_ours_is_shown(folder, error):
 async def test_stopping_drains_what_was_read_and_the_rest_is_done_later(folder, expected, after):
     tree = make_tree(Path(), with_trouble(COUNT))
     pipeline = make_pipeline(tree)
-    parts = pipeline._parts
+    parts = pipeline.stages
     writes = []
 
     class Stopping(Fused):
@@ -284,9 +284,11 @@ async def test_several_encoders_keep_the_order_and_give_the_same_answers(tmp_pat
         folder.mkdir()
         tree = image_tree(folder, encode_workers=workers)
         pipeline = make_pipeline(tree)
-        pipeline._parts.encoder = encoder = Whimsical(pipeline._parts.encoder)
+        pipeline.stages.encoder = encoder = Whimsical(pipeline.stages.encoder)
         report = await pipeline.run()
-        results[workers] = (folder / "out" / "answers.jsonl").read_bytes()
+        # Where the images are differs, and nothing else may.
+        answers = (folder / "out" / "answers.jsonl").read_bytes()
+        results[workers] = answers.replace(str(folder).encode(), b"")
         # One more: the support set is encoded on a thread of its own.
         assert workers <= len(encoder.threads) <= workers + 1
         assert report.status.stages["encoder"].busy > 0
@@ -299,7 +301,7 @@ async def test_several_encoders_keep_the_order_and_give_the_same_answers(tmp_pat
 async def test_an_image_the_encoder_stumbles_over_is_rejected_alone(tmp_path, caplog):
     bad = {"dark/046.png", "light/033.png"}
     pipeline = make_pipeline(image_tree(tmp_path, encode_workers=2))
-    pipeline._parts.encoder = Whimsical(pipeline._parts.encoder, bad)
+    pipeline.stages.encoder = Whimsical(pipeline.stages.encoder, bad)
     report = await pipeline.run()
     answers = answers_in(tmp_path / "out" / "answers.jsonl")
     rejected = [answer for answer in answers if isinstance(answer, Rejection)]
@@ -336,7 +338,7 @@ async def test_what_is_dropped_is_counted_and_the_gaps_survive_a_resume(folder, 
     tree = make_tree(Path(), events, run=limits, commit={"events": 10, "snapshot_events": 100_000})
     fuse = Fuse(at=24, behind=True)
     pipeline = fused_pipeline(tree, fuse)
-    pipeline._parts.answers = Slow(pipeline._parts.answers, "write", 0.003)
+    pipeline.stages.answers = Slow(pipeline.stages.answers, "write", 0.003)
     with pytest.raises(PowerError):
         await pipeline.run()
     provider = installed().provider("store", "directory")
@@ -345,7 +347,7 @@ async def test_what_is_dropped_is_counted_and_the_gaps_survive_a_resume(folder, 
     tally = commit.tally
     assert tally.assigned + tally.dropped == commit.sequence
     pipeline = make_pipeline(tree)
-    pipeline._parts.answers = Slow(pipeline._parts.answers, "write", 0.001)
+    pipeline.stages.answers = Slow(pipeline.stages.answers, "write", 0.001)
     report = await pipeline.run()
     assert report.resumed_at == commit.sequence
     numbers = [answer.sequence for answer in answers_in(folder / "out" / "answers.jsonl")]
@@ -360,14 +362,14 @@ async def test_what_is_dropped_is_counted_and_the_gaps_survive_a_resume(folder, 
 async def test_without_a_policy_to_drop_nothing_is_dropped(folder):
     tree = make_tree(Path(), stream(200), run={"batch_events": 8, "queue_events": 8})
     pipeline = make_pipeline(tree)
-    pipeline._parts.answers = Slow(pipeline._parts.answers, "write", 0.001)
+    pipeline.stages.answers = Slow(pipeline.stages.answers, "write", 0.001)
     report = await pipeline.run()
     assert (report.status.tally.assigned, report.status.tally.dropped) == (200, 0)
 
 
 async def test_latency_is_from_reading_to_writing(folder):
     pipeline = make_pipeline(make_tree(Path(), stream(20)))
-    pipeline._parts.answers = Slow(pipeline._parts.answers, "write", 0.03)
+    pipeline.stages.answers = Slow(pipeline.stages.answers, "write", 0.03)
     report = await pipeline.run()
     assert 0.03 <= report.latency_p50 <= report.latency_p99 < 10
 
@@ -411,7 +413,7 @@ async def longest_stall(running) -> float:
 async def test_the_event_loop_is_never_kept_waiting(tmp_path, failing):
     """Not while the support set is encoded, nor while a batch under way holds up the end: signals are heard."""
     pipeline = make_pipeline(image_tree(tmp_path, encode_workers=2, batch_events=30))
-    parts = pipeline._parts
+    parts = pipeline.stages
     parts.encoder = Drowsy(parts.encoder, 0.6)
     if failing:
         # While two batches are being encoded.
@@ -423,7 +425,7 @@ async def test_encoders_that_fail_all_at_once_are_told_once(tmp_path):
     told = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
     pipeline = make_pipeline(image_tree(tmp_path, encode_workers=4))
-    parts, real = pipeline._parts, pipeline._parts.encoder.encode
+    parts, real = pipeline.stages, pipeline.stages.encoder.encode
     wrong = Drowsy(parts.encoder, 0.05, wrong=True)
     # The support set, eight images at once, is not at fault.
     parts.encoder.encode = lambda images: real(images) if len(images) == 8 else wrong.encode(images)
@@ -438,7 +440,7 @@ async def test_encoders_that_fail_all_at_once_are_told_once(tmp_path):
 async def test_a_commit_under_way_when_a_stage_fails_is_finished_before_the_store_is_unlocked(folder, expected):
     tree = make_tree(Path(), with_trouble(COUNT))
     pipeline = make_pipeline(tree)
-    parts, order = pipeline._parts, []
+    parts, order = pipeline.stages, []
     save, close = parts.store.save_commit, parts.store.close
     begun = threading.Event()
 
@@ -476,7 +478,7 @@ async def test_a_tail_that_was_dropped_is_counted_once(folder, lost):
     limits = {"batch_events": 8, "queue_events": 16, "overflow": "drop-newest"}
     tree = make_tree(Path(), stream(600), run=limits)
     pipeline = make_pipeline(tree)
-    pipeline._parts.answers = HeldBack(pipeline._parts.answers, lambda: pipeline._flow._last_read[0] == 600)
+    pipeline.stages.answers = HeldBack(pipeline.stages.answers, lambda: pipeline.flow._last_read[0] == 600)
     first = await pipeline.run()
     numbers = [answer.sequence for answer in answers_in(folder / "out" / "answers.jsonl")]
     assert numbers[-1] < 599, "the point of the test: the tail was dropped"
@@ -522,7 +524,7 @@ async def test_a_plugin_that_leaks_stop_iteration_ends_the_run(folder, monkeypat
 
 async def test_an_encoder_that_leaks_stop_iteration_has_its_images_rejected(tmp_path):
     pipeline = make_pipeline(image_tree(tmp_path))
-    parts, real = pipeline._parts, pipeline._parts.encoder.encode
+    parts, real = pipeline.stages, pipeline.stages.encoder.encode
     parts.encoder.encode = lambda images: real(images) if len(images) == 8 else leak()
     report = await asyncio.wait_for(pipeline.run(), 20)
     assert report.status.tally.rejected == 60

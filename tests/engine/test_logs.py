@@ -14,10 +14,13 @@ from speciate.logs import configure, get_logger
 
 @pytest.fixture
 def _restored():
-    logger = logging.getLogger("speciate")
-    before = logger.handlers, logger.level, logger.propagate
+    root = logging.getLogger()
+    loggers = [root, *(logging.getLogger(name) for name in logs.SPEAKERS)]
+    handlers, levels = list(root.handlers), [logger.level for logger in loggers]
     yield
-    logger.handlers, logger.level, logger.propagate = before
+    root.handlers = handlers
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 def test_fields_travel_as_extras_of_an_ordinary_record(caplog):
@@ -78,3 +81,30 @@ def test_a_program_that_uses_the_library_finds_nothing_on_its_output(tmp_path):
     tree = json.dumps(make_tree(tmp_path, [*stream(29), b"damaged"]))
     done = subprocess.run([sys.executable, "-c", SCRIPT], input=tree, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.usefixtures("_restored")
+def test_plugins_and_the_libraries_they_use_speak_the_same_way(capsys):
+    configure()
+    get_logger("speciate_plugins.sinks.test").info("opened", partition=3)
+    logging.getLogger("somebody.else").warning("odd")
+    logging.getLogger("somebody.else").info("chatter")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(line["message"], line["level"]) for line in lines] == [("opened", "info"), ("odd", "warning")]
+
+
+@pytest.mark.usefixtures("_restored")
+def test_a_library_that_repeats_itself_is_hushed_and_we_are_not(capsys, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(logging.time, "time", lambda: now[0])
+    monkeypatch.setattr(logging.time, "time_ns", lambda: int(now[0] * 1e9), raising=False)
+    configure()
+    for _ in range(5):
+        logging.getLogger("somebody.else").warning("no broker at %s", "there")
+        get_logger("speciate.test").warning("away, trying again")
+    now[0] += logs.HUSHED_SECONDS
+    logging.getLogger("somebody.else").warning("no broker at %s", "there")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["message"] for line in lines].count("away, trying again") == 5
+    told = [line for line in lines if line["message"] == "no broker at there"]
+    assert [line.get("repeated") for line in told] == [None, 4]

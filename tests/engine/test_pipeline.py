@@ -100,7 +100,8 @@ async def test_every_source_and_sink_give_the_decisions_of_the_head(*, tmp_path,
     tree = make_tree(tmp_path, source=source_of(source, tmp_path), sink=sink_of(sink, tmp_path))
     report = await make_pipeline(tree).run()
     answers = await read_answers(tree["sink"], tmp_path / "out" / "state", capfd)
-    assert encode(answers) == encode(decided)
+    assert all(answer.origin for answer in answers)
+    assert encode([msgspec.structs.replace(answer, origin="") for answer in answers]) == encode(decided)
     assert report.status.tally.assigned == COUNT
     assert report.status.tally.births == sum(answer.birth for answer in decided)
     assert report.status.categories == 2 + report.status.tally.births

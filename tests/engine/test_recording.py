@@ -1,6 +1,7 @@
 """Recording: any source becomes a log that replays as the same events, damaged inputs with their bytes."""
 
 import asyncio
+import re
 import tempfile
 from pathlib import Path
 
@@ -66,8 +67,10 @@ async def test_a_recording_is_decided_as_the_source_itself(tmp_path):
     tree["source"] = {"plugin": "eventlog", "paths": [str(tmp_path / "in.log")]}
     await make_pipeline(tree, fresh=True).run()
     replayed = (tmp_path / "out" / "answers.jsonl").read_bytes()
-    # What is said of bytes that are no event depends on the format they came in.
-    ours, theirs = replayed.splitlines(), direct.splitlines()
+    # Where it was read differs, of course; what is said of bytes that are no event depends on the format they came in.
+    ours, theirs = (
+        [re.sub(rb',"origin":".*"', b"", line) for line in lines.splitlines()] for lines in (replayed, direct)
+    )
     differing = [n for n, (one, other) in enumerate(zip(ours, theirs, strict=True)) if one != other]
     assert differing == [5]
     assert b'"error":"DecodeError"' in ours[5]

@@ -16,6 +16,7 @@ def status(**changes) -> Status:
     fields = {
         "tally": Tally(assigned=7, births=2, rejected=1),
         "sequence": 8,
+        "tasks": {0: 8},
         "categories": 4,
         "head_bytes": 100,
         "progress": Progress(8, 10, "rows"),
@@ -54,6 +55,7 @@ async def test_a_report_says_all_of_a_run_and_is_json(tmp_path):
         "rejected": 5,
         "controls": 2,
         "dropped": 0,
+        "forwarded": 0,
     }
     size = (tmp_path / "in.jsonl").stat().st_size
     assert told["progress"] == {"done": size, "total": size, "unit": "bytes"}

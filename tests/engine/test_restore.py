@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import random
+import re
 from pathlib import Path
 
 import msgspec
@@ -18,15 +19,13 @@ from worlds import (
     make_pipeline,
     make_tree,
     outputs,
-    record,
     stream,
     with_trouble,
 )
 
 from speciate.errors import SourceError, StateDamagedError, StateLockedError, StateMismatchError
 from speciate.plugins import installed
-from speciate.restore import Replay, latest
-from speciate_schemas import Answer, decode
+from speciate.restore import latest
 
 COUNT = 130
 EVENTS = with_trouble(COUNT)
@@ -92,7 +91,7 @@ async def commit_ahead(tree) -> None:
     """Leave a commit of 42 records, the snapshot of none, and some more lines that do not count."""
     fuse = Fuse()
     pipeline = fused_pipeline(tree, fuse)
-    parts = pipeline._parts
+    parts = pipeline.stages
     saved = []
     real = parts.store.save_commit
 
@@ -457,7 +456,11 @@ async def test_where_the_input_cannot_be_read_again_snapshot_and_commit_go_toget
         piped(EVENTS[done:])
         report = await make_pipeline(tree).run()
         assert report.resumed_at == done
-        assert outputs(folder)["answers.jsonl"] == expected["answers.jsonl"]
+        # Each pipe counts its bytes from its own beginning.
+        ours, theirs = (
+            re.sub(rb',"origin":".*?"', b"", found["answers.jsonl"]) for found in (outputs(folder), expected)
+        )
+        assert ours == theirs
         for path in sorted((folder / "out").rglob("*"), reverse=True):
             path.unlink() if path.is_file() else path.rmdir()
 
@@ -514,33 +517,6 @@ async def test_a_damaged_snapshot_stays_until_it_is_sure_that_the_run_goes_on(*,
     (folder / "out" / "answers.jsonl").write_bytes(answers)
     await make_pipeline(tree).run()
     assert outputs(folder) == expected
-
-
-async def pieces(*parts):
-    for part in parts:
-        yield part
-
-
-def answer(sequence):
-    line = {"type": "rejection.v1", "id": None, "stream": None, "sequence": sequence, "stage": "source"}
-    line |= {"error": "DecodeError", "message": "", "dead_letter": ""}
-    return decode(json.dumps(line).encode(), Answer, "json")
-
-
-async def test_answers_find_their_records_over_gaps_and_borders():
-    replay = Replay(pieces([answer(0), answer(2)], [answer(3)], [answer(7)]), until=8)
-    records, answers = await replay.match([record(n) for n in range(4)])
-    assert [one.sequence for one in records] == [one.sequence for one in answers] == [0, 2, 3]
-    assert await replay.match([record(n) for n in (4, 5)]) == ([], [])
-    records, answers = await replay.match([record(n) for n in (6, 7)])
-    assert [one.sequence for one in records] == [7]
-    assert await replay.match([record(8)]) == ([], [])
-
-
-async def test_an_answer_whose_record_is_gone_is_noticed():
-    replay = Replay(pieces([answer(1)]), until=2)
-    with pytest.raises(StateMismatchError, match="answer record 1, which the input no longer holds"):
-        await replay.match([record(0), record(2)])
 
 
 def test_the_stream_of_these_tests_shows_everything():

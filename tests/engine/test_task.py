@@ -9,6 +9,7 @@ from worlds import CENTRES, as_records, bits, feature, inputs, make_head, record
 from speciate.errors import DecodeError, EncodeError, StateMismatchError, TooLargeError
 from speciate.plugins import installed
 from speciate.task import MESSAGE_CHARACTERS, Outcome, Task
+from speciate.universe import Universe
 from speciate_schemas import (
     Answer,
     Array,
@@ -36,13 +37,15 @@ def locate(sequence: int) -> str:
 
 
 def make_task(window: int = 100) -> Task:
-    return Task(make_head(), duplicate_window=window, locate=locate)
+    return Task(Universe(make_head()), duplicate_window=window, locate=locate)
 
 
 def resumed(task: Task, window: int) -> Task:
     """What the next process makes of the state, by way of bytes."""
     state = decode(encode(task.state()), TaskState)
-    return Task.from_state(state, plugins=installed(), duplicate_window=window, locate=locate, tally=task.tally)
+    return Task.from_state(
+        state, plugins=installed(), per_stream=False, duplicate_window=window, locate=locate, tally=task.tally
+    )
 
 
 def fold(task: Task, batches) -> list[Outcome]:
@@ -236,7 +239,7 @@ def test_each_kind_of_rejection_says_where_and_why_and_keeps_the_bytes(event, er
     assert answer.message
     assert bytes(letter.original) == (original or encode(event))
     assert told([first, last]) == told(alone.fold([record(0, before), record(2, behind)]))
-    assert bits(task.head.state()) == bits(alone.head.state())
+    assert bits(task.universe.head.state()) == bits(alone.universe.head.state())
     assert decode(encode(answer), Answer) == answer
 
 
@@ -268,7 +271,7 @@ def test_a_control_event_that_is_not_the_one_answered_is_noticed(changed):
 def test_answers_of_another_state_are_noticed():
     forget, assign = answered(FORGET), answered(feature("x", CENTRES[0]))
     task = make_task()
-    task.head.forget(0)
+    task.universe.head.forget(0)
     for records, answers in (forget, assign):
         with pytest.raises(StateMismatchError, match="another state"):
             task.refold(records, answers)

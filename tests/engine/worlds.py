@@ -4,18 +4,22 @@ import asyncio
 import inspect
 import io
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from hypothesis import strategies as st
 
-from speciate.config import parse, resolve
+from speciate.config import Resolved, parse, resolve
 from speciate.errors import DecodeError, EncodeError, EventError
+from speciate.flow import Flow
 from speciate.head import Head
+from speciate.parts import Parts
 from speciate.pipeline import Pipeline
 from speciate.plugins import installed
-from speciate.stages import Record
+from speciate.report import Report
+from speciate.stages import Record, Seat
 from speciate_schemas import (
     Array,
     Event,
@@ -185,8 +189,31 @@ def make_tree(folder: Path, events: Iterable[Event | bytes] | None = None, **cha
     return tree
 
 
-def make_pipeline(tree: Mapping[str, Any], *, fresh: bool = False) -> Pipeline:
-    return Pipeline(resolve(parse(tree), installed()), fresh=fresh)
+class PreparedPipeline(Pipeline):
+    """A pipeline of one task whose stages are made ahead, so that a test can put something in their way."""
+
+    def __init__(self, resolved: Resolved, *, fresh: bool = False) -> None:
+        super().__init__(resolved, fresh=fresh)
+        self.stages = Parts.of(resolved, Seat(), self._worker._household.encoder)
+        places = {"source": "source", "sink": "answers", "dead_letters": "dead_letters", "store": "store"}
+        for section, place in places.items():
+            if section in resolved.sections:
+                chosen = resolved.sections[section]
+                provider = replace(chosen.provider, create_at=lambda _, __, place=place: getattr(self.stages, place))
+                resolved.sections[section] = replace(chosen, provider=provider)
+
+    @property
+    def flow(self) -> Flow | None:
+        """The flow of its task, once there is one."""
+        return next((run.flow for run in self._worker.runs), None)
+
+    async def run(self) -> Report:
+        self._worker._household.encoder = self.stages.encoder
+        return await super().run()
+
+
+def make_pipeline(tree: Mapping[str, Any], *, fresh: bool = False) -> PreparedPipeline:
+    return PreparedPipeline(resolve(parse(tree), installed()), fresh=fresh)
 
 
 def outputs(folder: Path) -> dict[str, bytes]:
@@ -252,12 +279,13 @@ class Fused:
         return waiting if inspect.iscoroutinefunction(real) else plain
 
 
-def fused_pipeline(tree: Mapping[str, Any], fuse: Fuse) -> Pipeline:
+def fused_pipeline(tree: Mapping[str, Any], fuse: Fuse) -> PreparedPipeline:
     """A pipeline of real parts that loses its power where the fuse says, among all that makes things visible."""
     pipeline = make_pipeline(tree)
-    parts = pipeline._parts
+    parts = pipeline.stages
     parts.answers = Fused(parts.answers, fuse, "write", "flush")
-    parts.dead_letters = Fused(parts.dead_letters, fuse, "write", "flush")
+    if parts.dead_letters is not None:
+        parts.dead_letters = Fused(parts.dead_letters, fuse, "write", "flush")
     parts.store = Fused(parts.store, fuse, "save_commit", "save_snapshot", "remove_snapshot")
     return pipeline
 

@@ -18,6 +18,7 @@ from speciate_schemas import (
     ImageEvent,
     Message,
     Observation,
+    Refolded,
     RenameCategory,
     decode,
     encode,
@@ -32,7 +33,7 @@ def members(union: Any) -> set[type]:
 
 def test_unions_say_who_answers_whom() -> None:
     assert members(Event) == members(Observation) | members(Control)
-    assert members(Message) == members(Event) | members(Answer) | {DeadLetter}
+    assert members(Message) == members(Event) | members(Answer) | {DeadLetter, Refolded}
     assert members(Message) == set(Wire.__subclasses__())
 
 

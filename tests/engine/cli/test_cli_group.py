@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from speciate import cli, errors
 from speciate.cli.failures import EXIT_CODES
+from speciate.plugins import Plugins
 
 HELP_IN_PROCESS = """
 import sys
@@ -49,9 +50,9 @@ def test_help_imports_no_command_and_nothing_heavy():
     assert loaded.isdisjoint({module for module, _ in cli.COMMANDS.values()})
 
 
-@pytest.mark.parametrize("name", cli.COMMANDS)
+@pytest.mark.parametrize("name", [*cli.COMMANDS, "category merge", "topics", "topics create"])
 def test_help_of_a_command_imports_nothing_heavy(name):
-    code = HELP_IN_PROCESS.replace('["--help"]', f'["{name}", "--help"]')
+    code = HELP_IN_PROCESS.replace('["--help"]', repr([*name.split(), "--help"]))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.splitlines()).isdisjoint({"numpy", "scipy", "rich", "msgspec"})
 
@@ -178,3 +179,117 @@ def test_one_blas_thread_unless_told_otherwise(monkeypatch, given, used):
         del os.environ["OPENBLAS_NUM_THREADS"]
     cli.main()
     assert os.environ["OPENBLAS_NUM_THREADS"] == used
+
+
+GREETING = """
+import click
+from speciate.errors import StateLockedError
+
+@click.command(name="greet")
+@click.option("--loudly", is_flag=True, help="Shout.")
+def command(*, loudly):
+    \"\"\"Greet whoever is there.\"\"\"
+    if loudly:
+        raise StateLockedError("somebody sleeps")
+    click.echo("hello")
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A way to install a package that brings a command along."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def install(name, command, source=GREETING):
+        module = f"module_of_{name}"
+        if source is not None:
+            (tmp_path / f"{module}.py").write_text(source)
+        metadata = tmp_path / f"{name}-1.2.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
+        (metadata / "entry_points.txt").write_text(
+            f"[console_scripts]\ncommand.{command} = other\n\n[speciate]\ncommand.{command} = {module}\n"
+        )
+
+    yield install
+    for module in [name for name in sys.modules if name.startswith("module_of_")]:
+        del sys.modules[module]
+
+
+def line_of(name):
+    """What the help says of a command, with its lines joined; None if it does not list it."""
+    words = " ".join(run("--help").output.partition("Commands:")[2].split())
+    return words.partition(f" {name} ")[2] or None
+
+
+def test_a_package_brings_a_command_along(package):
+    package("greeter", "greet")
+    assert line_of("greet").startswith("Greet whoever is there")
+    assert run("greet").output == "hello\n"
+    assert "Shout." in run("greet", "--help").output
+    refused = run("greet", "--loudly")
+    assert (refused.exit_code, refused.stderr) == (3, "speciate: error: somebody sleeps\n")
+    assert "did you mean 'greet'?" in run("gret").stderr
+
+
+def problem_of(name):
+    return next(report.problem for report in Plugins().survey() if report.plugin.package == name)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("raise RuntimeError('torn')", "cannot be imported: RuntimeError: torn; mend or uninstall broken"),
+        ("import sys; sys.exit(7)", "cannot be imported: SystemExit: 7"),
+        (None, "cannot be imported: ModuleNotFoundError"),
+        ("command = 3", "must have a click command called 'command', got 3"),
+        ("", "must have a click command called 'command', got None"),
+    ],
+)
+def test_a_broken_command_stops_nobody_else(package, source, says):
+    package("broken", "aaa", source)
+    package("greeter", "greet")
+    listed = line_of("aaa")
+    assert listed.startswith("not usable: command 'aaa' of package broken")
+    assert says in listed
+    assert line_of("greet")
+    assert line_of("schema")
+    done = run("aaa")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("speciate: error: command 'aaa' of package broken")
+    assert says in done.stderr
+    assert says in problem_of("broken")
+
+
+def test_a_name_that_is_taken_is_refused(package):
+    package("usurper", "schema")
+    says = "command 'schema' of package usurper has the name of a built-in command: rename it, or uninstall usurper"
+    assert says in " ".join(run("--help").output.split())
+    assert run("schema", "FeatureEvent").output.startswith("{")
+    assert problem_of("usurper") == says
+
+
+def test_a_name_that_two_packages_have_is_refused(package):
+    package("one", "greet")
+    package("two", "greet")
+    done = run("greet")
+    assert done.exit_code == 2
+    assert "command 'greet' is provided twice, by one and two: uninstall one of the packages" in done.stderr
+    assert "provided twice" in line_of("greet")
+    assert "provided twice" in problem_of("two")
+
+
+def test_metadata_that_cannot_be_read_hides_nothing(package, tmp_path):
+    package("greeter", "greet")
+    (tmp_path / "torn-1.dist-info").mkdir()
+    (tmp_path / "torn-1.dist-info" / "entry_points.txt").write_bytes(b"[speciate]\ncommand.\xff")
+    assert run("greet").output == "hello\n"
+
+
+def test_the_first_copy_of_a_package_on_the_path_counts(package, tmp_path, monkeypatch):
+    package("greeter", "greet")
+    behind = tmp_path / "behind" / "greeter-1.1.dist-info"
+    behind.mkdir(parents=True)
+    (behind / "entry_points.txt").write_text("[speciate]\ncommand.older = nothing\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(behind.parent)])
+    assert line_of("older") is None

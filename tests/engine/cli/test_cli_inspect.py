@@ -124,3 +124,43 @@ def test_no_whole_snapshot_is_an_error(damaged):
     *warnings, error = done.stderr.splitlines()
     assert [json.loads(warning)["level"] for warning in warnings] == ["warning"] * 2
     assert error.startswith(f"speciate: error: {damaged.parent}/state holds no whole snapshot: ")
+
+
+def test_where_the_source_goes_on(finished):
+    config, _ = finished
+    found = json.loads(must("inspect", config, "--json").stdout)
+    assert found["source_position"][-1] == (config.parent / "stream.log").stat().st_size
+    assert found["lag"] is None, "a log of events does not say how many it has"
+    assert json.loads(must("inspect", config, "--json", "--partition", "0").stdout) == found
+    said = refusal(2, "inspect", config, "--partition", "1")
+    assert said == "--partition 1: the tasks are numbered from 0 to 0\n"
+
+
+def test_each_stream_has_categories_of_its_own(tmp_path):
+    config = write_stream(tmp_path, events=200)
+    must("run", config, "-s", 'run.universe="stream"')
+    found = json.loads(must("inspect", config, "--json", "-s", 'run.universe="stream"').stdout)
+    streams = {one["stream"] for one in found["categories"]}
+    assert "crash" in streams
+    assert found["known"] == 4 * len(streams)
+    table = must("inspect", config, "--all").stdout.splitlines()
+    assert table[0].split() == ["stream", "category", "label", "origin", "events"]
+    assert sum(line.startswith("crash ") for line in table) == sum(
+        one["stream"] == "crash" for one in found["categories"]
+    )
+
+
+def test_a_pipeline_without_a_head_has_a_place_and_no_categories(tmp_path):
+    write_stream(tmp_path, events=50)
+    config = tmp_path / "forward.toml"
+    config.write_text(
+        f'[source]\nplugin = "eventlog"\npaths = ["{tmp_path}/stream.log"]\n'
+        f'[sink]\nplugin = "eventlog"\npath = "{tmp_path}/out.log"\n'
+        f'[store]\nplugin = "directory"\npath = "{tmp_path}/forwarded"\n'
+    )
+    assert "holds no state yet" in refusal(3, "inspect", config)
+    report = json.loads(must("run", config, "--json").stdout)
+    found = json.loads(must("inspect", config, "--json").stdout)
+    assert (found["committed_sequence"], found["snapshot_sequence"], found["categories"]) == (50, None, [])
+    assert found["outcomes"] == report["tally"]
+    assert "committed sequence: 50" in must("inspect", config).stdout

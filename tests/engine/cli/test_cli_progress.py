@@ -194,6 +194,7 @@ def test_what_is_not_known_or_did_not_happen_is_not_shown():
     status = Status(
         tally=tally,
         sequence=1200,
+        tasks={0: 1200},
         categories=7,
         head_bytes=1,
         progress=Progress(9, None, "bytes"),
