@@ -47,6 +47,11 @@ async def start(parts: Parts, home: Household, *, fresh: bool) -> Start | None:
     store = parts.needed_store
     await in_thread(None, store.open, fresh=fresh)
     if not home.resolved.decides:
+        if await in_thread(None, store.snapshots):
+            raise StateMismatchError(
+                f"the state in {store.describe()} is of a pipeline that decides, and this one has no [density]: "
+                "use another [store] and [sink], or start over with --fresh"
+            )
         return await _start_forwarding(parts, await in_thread(None, store.load_commit))
     found = await in_thread(None, latest, store)
     if found is None:
@@ -129,7 +134,10 @@ def check_made_by(snapshot: Snapshot, resolved: Resolved, remedy: str = START_OV
 
     `remedy` is what can be done instead of changing the configuration back.
     """
-    _check_config(snapshot.manifest.config, resolved.fold, remedy)
+    made = snapshot.manifest.config
+    # A state from before there was a choice of universes is that of one head for all.
+    run = {"universe": "partition", **(made.get("run") or {})}
+    _check_config({**made, "run": run}, resolved.fold, remedy)
     _check_versions(snapshot.manifest.plugins, resolved.versions)
 
 

@@ -195,7 +195,9 @@ class MemorySource:
         if self._expected:
             origin = self._expected.popleft()
             log = origin.partition("/")[0]
-            assert origin == f"{log}/{self._number}@{self._places[log]}", "answered in another order than that of its log"
+            assert origin == f"{log}/{self._number}@{self._places[log]}", (
+                "answered in another order than that of its log"
+            )
         else:
             left = [log for log in LOGS if self._places[log] < len(getattr(self._partition, log))]
             if not left:
@@ -443,7 +445,9 @@ def headless(resolution: Resolved) -> Resolved:
 class Process:
     """A worker that can be killed: what it does afterwards has no effect."""
 
-    def __init__(self, cluster: Cluster, folder: Path, *, without_head: bool = False, **changes: dict[str, Any]) -> None:
+    def __init__(
+        self, cluster: Cluster, folder: Path, *, without_head: bool = False, **changes: dict[str, Any]
+    ) -> None:
         self.client = Client(cluster)
         resolution = resolved_on(self.client, folder, **changes)
         self.household = Household(headless(resolution) if without_head else resolution, installed())

@@ -3,6 +3,7 @@
 import itertools
 import os
 import time
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -20,10 +21,12 @@ from worlds import (
 )
 
 import speciate
+from speciate.config import parse, resolve
 from speciate.describe import toml_text
 from speciate.errors import ConfigError, OutputError, SourceError, SupportError
+from speciate.pipeline import Pipeline
 from speciate.plugins import installed
-from speciate_schemas import Assignment, decode, encode
+from speciate_schemas import Assignment, Tally, decode, encode
 from speciate_schemas.events import Answer
 
 COUNT = 80
@@ -233,3 +236,82 @@ def test_an_error_keeps_its_cause(tmp_path, monkeypatch):
     with pytest.raises(OutputError, match="Input/output error") as caught:
         speciate.run(tree)
     assert caught.value.__cause__ is cause
+
+
+class Nobody:
+    """A share of a group, for those who look at it only."""
+
+
+def shared(tree, share):
+    """The configuration with a source that says how it is shared."""
+    resolved = resolve(parse(tree), installed())
+    asked = []
+
+    def share_of(options, together):
+        asked.append((options, together))
+        return share
+
+    source = resolved.sections["source"]
+    resolved.sections["source"] = replace(source, provider=replace(source.provider, share=share_of))
+    return resolved, asked
+
+
+@pytest.mark.parametrize(("universe", "together"), [("partition", False), ("stream", False), ("shared", True)])
+def test_a_source_that_can_be_shared_is_asked_how(tmp_path, universe, together):
+    resolved, asked = shared(make_tree(tmp_path, EVENTS, run={"universe": universe}), Nobody())
+    Pipeline(resolved)
+    assert asked == [(resolved["source"].options, together)]
+
+
+@pytest.mark.parametrize("overflow", ["drop-oldest", "drop-newest"])
+@pytest.mark.parametrize("share", [None, Nobody()], ids=["alone", "in a group"])
+def test_what_is_in_a_log_is_never_dropped(tmp_path, overflow, share):
+    resolved, _ = shared(make_tree(tmp_path, EVENTS, run={"overflow": overflow}), share)
+    with pytest.raises(ConfigError, match=rf"run\.overflow is '{overflow}'.*leave it at 'block'"):
+        Pipeline(resolved)
+
+
+def test_what_several_workers_share_cannot_be_started_over(tmp_path):
+    resolved, _ = shared(make_tree(tmp_path, EVENTS), Nobody())
+    with pytest.raises(ConfigError, match="--fresh cannot empty what several workers share"):
+        Pipeline(resolved, fresh=True)
+
+
+async def test_a_source_that_need_not_be_shared_is_read_alone(tmp_path):
+    resolved, _ = shared(make_tree(tmp_path, EVENTS), None)
+    report = await Pipeline(resolved, fresh=True).run()
+    assert (report.status.sequence, report.status.tasks) == (COUNT, {0: COUNT})
+
+
+def test_without_a_head_a_report_says_what_was_handed_on(tmp_path):
+    gone = ("support", "density", "policy", "dead_letters")
+    tree = {name: section for name, section in make_tree(tmp_path, EVENTS).items() if name not in gone}
+    report = speciate.run(tree)
+    assert report.status.tally == Tally(forwarded=COUNT)
+    assert (report.status.categories, report.status.head_bytes) == (0, 0)
+    assert (report.answers, report.dead_letters) == (str(tmp_path / "out" / "answers.jsonl"), "")
+    again = speciate.run(tree)
+    assert (again.resumed_at, again.status.answered) == (COUNT, 0)
+
+
+def test_without_a_head_outputs_on_files_need_a_store_all_the_same(tmp_path):
+    gone = ("support", "density", "policy", "dead_letters", "store")
+    tree = {name: section for name, section in make_tree(tmp_path, EVENTS).items() if name not in gone}
+    with pytest.raises(ConfigError, match=r"no \[store\]: with \[sink\] .*answers\.jsonl it needs one"):
+        speciate.run(tree)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("universe", ["partition", "stream", "shared"])
+def test_each_stream_has_categories_of_its_own_where_that_is_wished(tmp_path, universe):
+    """The same events once more as another stream: born again only where streams do not share categories."""
+    twice = [*EVENTS, *(msgspec.structs.replace(event, stream="other") for event in EVENTS)]
+    report = speciate.run(make_tree(tmp_path, twice, run={"universe": universe}))
+    lines = [decode(line, Answer, "json") for line in (tmp_path / "out" / "answers.jsonl").read_bytes().splitlines()]
+    first, second = lines[:COUNT], lines[COUNT:]
+    same = [(one.category, one.birth, one.log_evidence) for one in first] == [
+        (one.category, one.birth, one.log_evidence) for one in second
+    ]
+    assert same == (universe == "stream")
+    heads = 2 if universe == "stream" else 1
+    assert report.status.categories == 2 * heads + report.status.tally.births

@@ -23,9 +23,11 @@ from worlds import (
     with_trouble,
 )
 
+from speciate.config import Resolved
 from speciate.errors import SourceError, StateDamagedError, StateLockedError, StateMismatchError
 from speciate.plugins import installed
 from speciate.restore import latest
+from speciate_schemas import DeadLetter, Event, Tally, decode
 
 COUNT = 130
 EVENTS = with_trouble(COUNT)
@@ -201,8 +203,6 @@ async def test_what_does_not_shape_the_state_may_change(folder, tree, expected):
 
 
 async def test_another_version_of_a_plugin_is_told_and_gone_on_with(folder, tree, expected, caplog, monkeypatch):
-    from speciate.config import Resolved
-
     assert await crash(tree, 30)
     real = Resolved.versions
     with monkeypatch.context() as patch:
@@ -522,3 +522,78 @@ async def test_a_damaged_snapshot_stays_until_it_is_sure_that_the_run_goes_on(*,
 def test_the_stream_of_these_tests_shows_everything():
     assert len(stream(COUNT)) == len(EVENTS)
     assert len({type(event) for event in EVENTS}) >= 4
+
+
+HEADLESS = ("support", "density", "policy", "dead_letters")
+
+
+def without_head(tree):
+    return {name: section for name, section in tree.items() if name not in HEADLESS}
+
+
+@pytest.fixture
+async def handed_on(tmp_path_factory, monkeypatch):
+    other = tmp_path_factory.mktemp("undisturbed")
+    with monkeypatch.context() as patch:
+        patch.chdir(other)
+        await make_pipeline(without_head(make_tree(Path(), EVENTS))).run()
+    return outputs(other)
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
+async def test_without_a_head_events_are_handed_on_exactly_once_wherever_it_is_cut_off(folder, tree, handed_on, behind):
+    tree = without_head(tree)
+    for at in itertools.count():
+        if not await crash(tree, at, behind=behind):
+            break
+        report = await make_pipeline(tree).run()
+        assert report.status.tally == Tally(forwarded=COUNT - 1, rejected=1)
+        assert outputs(folder) == handed_on, f"cut off at {at}"
+        for path in sorted((folder / "out").rglob("*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+    assert at >= 25
+    lines = handed_on["answers.jsonl"].splitlines()
+    for event, line in zip(EVENTS, lines, strict=True):
+        if isinstance(event, bytes):
+            assert bytes(decode(line, DeadLetter, "json").original) == event
+        else:
+            assert decode(line, Event, "json") == event
+
+
+async def test_what_was_handed_on_is_decided_as_the_input_itself(folder, tree, expected):
+    """Two pipelines, one behind the other, and one that does it all."""
+    first = {**without_head(tree), "sink": {"plugin": "jsonl", "path": "between.jsonl"}}
+    first["store"] = {"plugin": "directory", "path": "between"}
+    await make_pipeline(first).run()
+    lines = [line for line in Path("between.jsonl").read_bytes().splitlines() if b'"dead-letter.v1"' not in line]
+    assert len(lines) == COUNT - 1
+    Path("in.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    report = await make_pipeline(tree).run()
+    theirs = [line for line in expected["answers.jsonl"].splitlines() if b'"DecodeError"' not in line]
+    figures = re.compile(rb'"category":\d+|"log_evidence":[^,]+|"head_version":\d+|"error":"[^"]+"')
+    ours = outputs(folder)["answers.jsonl"].splitlines()
+    assert [figures.findall(line) for line in ours] == [figures.findall(line) for line in theirs]
+    assert report.status.tally.rejected == 4
+
+
+async def test_a_state_that_decides_is_not_gone_on_with_by_a_pipeline_that_does_not(folder, tree):
+    """It would write events behind the answers."""
+    await make_pipeline(tree).run()
+    before = outputs(folder)
+    with pytest.raises(StateMismatchError, match=r"out/state is of a pipeline that decides.*--fresh"):
+        await make_pipeline(without_head(tree)).run()
+    assert outputs(folder) == before
+
+
+async def test_a_state_from_before_there_was_a_choice_of_universes_is_gone_on_with(folder, tree, expected, monkeypatch):
+    real = Resolved.fold
+    with monkeypatch.context() as patch:
+        older = property(lambda self: {**real.fget(self), "run": {"duplicate_window": 65_536}})
+        patch.setattr(Resolved, "fold", older)
+        assert await crash(tree, CALLS - 3, behind=True)
+    for universe in ("stream", "shared"):
+        changed = {**tree, "run": {**tree["run"], "universe": universe}}
+        with pytest.raises(StateMismatchError, match=rf"run\.universe = 'partition', .* says '{universe}'"):
+            await make_pipeline(changed).run()
+    await make_pipeline(tree).run()
+    assert outputs(folder) == expected

@@ -178,7 +178,9 @@ async def test_without_a_snapshot_and_without_the_first_answers_nothing_can_be_l
     partition.snapshots.clear()
     before = list(partition.answers)
     process = await begun(cluster, tmp_path)
-    with pytest.raises(StateDamagedError, match=rf"no whole snapshot is left, .* before record {gone} are gone from answers/0"):
+    with pytest.raises(
+        StateDamagedError, match=rf"no whole snapshot is left, .* before record {gone} are gone from answers/0"
+    ):
         await asyncio.wait_for(process.running, 20)
     assert partition.answers == before
     assert not partition.snapshots
@@ -236,7 +238,9 @@ async def test_a_state_that_the_expired_answers_had_gone_on_from_is_refused(tmp_
     del partition.snapshots[max(partition.snapshots)]
     partition.expired = len(partition.answers)
     process = await begun(cluster, tmp_path)
-    with pytest.raises(StateMismatchError, match=f"is of record {max(partition.snapshots)}, but the output answers only 0"):
+    with pytest.raises(
+        StateMismatchError, match=f"is of record {max(partition.snapshots)}, but the output answers only 0"
+    ):
         await asyncio.wait_for(process.running, 20)
 
 
@@ -278,7 +282,24 @@ async def test_without_a_head_events_are_handed_on_exactly_once(tmp_path, fault)
             if isinstance(event, DeadLetter):
                 assert bytes(event.original) == inputs["events"].pop(0)
             else:
-                assert data == inputs["controls" if isinstance(event, Control) and data in inputs["controls"] else "events"].pop(0)
+                assert data == inputs[
+                    "controls" if isinstance(event, Control) and data in inputs["controls"] else "events"
+                ].pop(0)
         assert inputs == {"events": [], "controls": []}
         assert partition.dead_letters == []
         assert partition.snapshots == {}
+
+
+async def test_who_is_fenced_in_task_after_task_takes_one_new_place_in_the_group(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(endurance, "FIRST_PAUSE", 2.0)
+    cluster = Cluster(*[stream(20, seed) for seed in range(3)])
+    process = Process(cluster, tmp_path, commit={"events": 5, "interval_ms": 5.0})
+    await until(lambda: process.share.joined, process)
+    cluster.rebalance()
+    await until(lambda: cluster.done, process)
+    for partition in cluster.partitions:
+        partition.epoch += 1
+        partition.events += [encode(event) for event in stream(20, start=100)]
+    await until(lambda: cluster.done, process)
+    await process.stop()
+    assert process.share.rejoined == 1, "each time the others would have shared out anew, twice"

@@ -111,7 +111,7 @@ class Story:
         """Until the workers have done so much more, or seem to have nothing left to do."""
         soon = len(self.cluster.operations) + operations
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(0.1):
+            async with asyncio.timeout(0.03):
                 await until(lambda: len(self.cluster.operations) >= soon, *self.processes)
 
     async def happen(self, step, value):

@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -47,6 +47,8 @@ REPLACED = (0.0, 4.0)
 FROZEN = (1.2, 2.5)
 """How long a worker is frozen, in sessions."""
 BROKER_AWAY = (0.0, 4.0)
+BROKER_BREATH = 5.0
+"""Seconds the broker has before it is killed again: without them it would never be there on a slow machine."""
 LAST_SHARE = 0.1
 """Of the events, those that come only when the schedule is over: the stream outlives it."""
 LAST_SECONDS = 5.0
@@ -315,13 +317,14 @@ class Chaos:
         self._acts = plan(options)
         self._clock = PlanClock()
         self._broker_lock = asyncio.Lock()
+        self._starting: asyncio.Future[None] | None = None
 
     async def run(self) -> Toll:
         """Do it all; raises `MisbehaviourError`, or another AssertionError if an answer is wrong."""
         options = self.options
         async with AsyncExitStack() as stack:
-            stack.enter_context(ExitStack()).callback(self._end_all)
-            await asyncio.to_thread(self.broker.start)
+            stack.push_async_callback(self._end_all)
+            await self._start_broker()
             for name, settings in TOPICS.items():
                 await asyncio.to_thread(self.broker.create_topic, name, options.partitions, settings)
             self._config = write_pipeline(
@@ -412,13 +415,18 @@ class Chaos:
         victim.frozen = False
         victim.send(signal.SIGCONT)
 
+    async def _start_broker(self) -> None:
+        self._starting = asyncio.ensure_future(asyncio.to_thread(self.broker.start))
+        await asyncio.shield(self._starting)
+
     async def _restart_broker(self, seconds: float) -> None:
         began = time.time()
         try:
             await asyncio.sleep(seconds)
-            await asyncio.to_thread(self.broker.start)
+            await self._start_broker()
             self.toll.outages.append(Span(began, time.time()))
             self._say("the broker is back")
+            await asyncio.sleep(BROKER_BREATH)
         finally:
             self._broker_lock.release()
 
@@ -462,7 +470,7 @@ class Chaos:
             await self._progress.look()
             counts, now = self._progress.counts, time.monotonic()
             for number, count in counts.items():
-                if count != former[number] or not self._progress.behind[number]:
+                if count != former[number] or not self._progress.behind[number] or not self.broker.alive:
                     moved[number] = now
                 elif now - moved[number] > STALL_SECONDS:
                     raise MisbehaviourError(
@@ -517,9 +525,12 @@ class Chaos:
                 how = "does not end" if worker.alive else f"exited with {worker.code}"
                 raise MisbehaviourError(f"{worker.name} {how} after SIGTERM\n{worker.tail()}")
 
-    def _end_all(self) -> None:
+    async def _end_all(self) -> None:
         for worker in self._workers:
             worker.end()
+        # A thread goes on whatever happens here, and a broker that is just being started would be left behind.
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
         self.broker.kill()
 
     def _account(self) -> None:

@@ -182,9 +182,9 @@ async def test_nothing_is_read_and_nothing_committed(broker: Broker, topic: str)
 
 
 async def test_a_topic_that_is_not_there(broker: Broker, topic: str):
-    with pytest.raises(SourceError, match=rf"topics = .*there is no topic '{topic}'.*create it"):
+    with pytest.raises(ConfigError, match=rf"topics = .*there is no topic '{topic}'.*create it"):
         await make(broker.servers, [topic]).join()
-    with pytest.raises(SourceError, match="fits no topic"):
+    with pytest.raises(ConfigError, match="fits no topic"):
         await make(broker.servers, f"{topic}.*").join()
 
 

@@ -346,7 +346,7 @@ class TestSeat:
     async def test_no_such_topic(self, broker: Broker, topic: str) -> None:
         with pytest.raises(ConfigError, match=topic):
             await read_all(options_for(broker, topic))
-        with pytest.raises(SourceError, match="fits no topic"):
+        with pytest.raises(ConfigError, match="fits no topic"):
             await read_all(options_for(broker, topics=None, pattern=topic))
         assert topic not in broker_topics(broker)
 

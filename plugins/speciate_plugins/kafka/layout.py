@@ -42,17 +42,16 @@ def check_layout(selection: Selection, counts: Mapping[str, int], *, together: b
     """The number of tasks that these topics make; `together`, that is one whatever they are.
 
     Raises:
-        SourceError: if a topic is not there.
-        ConfigError: if they cannot be shared because their numbers of partitions differ.
+        ConfigError: if a topic is not there, or they cannot be shared because their numbers of partitions differ.
     """
     missing = sorted(set(selection.names or ()) - set(counts))
     if missing:
-        raise SourceError(
-            f"{selection}: there is no topic {_listed(missing)}, or we may not see it; create it, give us the right to "
-            "describe and read it, or correct the name"
+        raise ConfigError(
+            f"{selection}: there is no topic {_listed(missing)}, or we may not see it: create it with `speciate topics "
+            "create CONFIG`, give us the right to describe and read it, or correct the name"
         )
     if not counts:
-        raise SourceError(f"{selection} fits no topic we may see; create one, or correct the pattern")
+        raise ConfigError(f"{selection} fits no topic we may see: create one, or correct the pattern")
     if together:
         return 1
     if len(set(counts.values())) > 1:

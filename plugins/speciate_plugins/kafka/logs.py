@@ -13,6 +13,7 @@ from speciate.errors import AwayError, SourceError
 from speciate_plugins.kafka.connection import KafkaConnection, client_arguments
 from speciate_plugins.kafka.failures import telling
 from speciate_plugins.kafka.positions import Log
+from speciate_plugins.kafka.remedies import START_OVER
 from speciate_plugins.kafka.salvage import salvage
 from speciate_plugins.kafka.stopping import stop_client
 from speciate_plugins.kafka.watchdog import Watchdog
@@ -190,10 +191,10 @@ def check_within(log: Log, offset: int, span: Span) -> None:
     if offset < span.first:
         raise SourceError(
             f"{log}: offset {offset} is needed next, but the oldest that is kept is {span.first}: it expired; restore "
-            "the topic, or start over with --fresh; raise the topic's retention.ms so that it does not happen again"
+            f"the topic, or {START_OVER}; raise its retention.ms so that it does not happen again"
         )
     if offset > span.end:
         raise SourceError(
             f"{log}: offset {offset} is needed next, but the log ends at {span.end}: the topic was deleted and made "
-            "anew, or the cluster lost messages; restore it, or start over with --fresh"
+            f"anew, or the cluster lost messages; restore it, or {START_OVER}"
         )

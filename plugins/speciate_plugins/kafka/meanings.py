@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from speciate.errors import AwayError, ConfigError, FencedError, OutputError, SourceError, SpeciateError
 from speciate_plugins.kafka.connection import KafkaConnection, password_origin
+from speciate_plugins.kafka.remedies import START_OVER
 
 
 class Attempt(NamedTuple):
@@ -193,7 +194,7 @@ def _expired(error: BaseException, attempt: Attempt) -> SourceError:
     )
     return SourceError(
         f"cannot {attempt.doing}: {held or 'the log does not hold the offset asked for'}: it has expired, or the topic "
-        "was made anew; keep it longer (retention.ms, retention.bytes), or start over with --fresh"
+        f"was made anew; keep it longer (retention.ms, retention.bytes), or {START_OVER}"
     )
 
 

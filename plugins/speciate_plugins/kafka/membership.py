@@ -65,8 +65,8 @@ class Membership:
         """Become a member of the group; how many tasks there are in all.
 
         Raises:
-            SourceError: if a topic is not there.
-            ConfigError: if topics differ in their number of partitions, or the brokers do not let us in.
+            ConfigError: if a topic is not there or they differ in their number of partitions, or the brokers do not
+                let us in.
             AwayError: if no broker answers.
         """
         await self.leave()

@@ -11,6 +11,7 @@ from typing import Any
 
 from speciate.errors import SourceError, StateMismatchError
 from speciate_plugins.kafka.positions import Log
+from speciate_plugins.kafka.remedies import START_OVER
 from speciate_plugins.kafka.seating import TaskLogs
 
 Held = Mapping[Log, deque[Any]]
@@ -54,11 +55,11 @@ def _not_as_expected(log: Log, wanted: int, found: int) -> SourceError | StateMi
     if found > wanted:
         return SourceError(
             f"{log}: offset {wanted} was answered before and is needed again, but the next that is kept is {found}: it "
-            "expired or was compacted; restore the topic, or start over with --fresh"
+            f"expired or was compacted; restore the topic, or {START_OVER}"
         )
     return StateMismatchError(
         f"{log}: offset {found} was not answered, but {wanted} behind it was: the answers do not belong to this "
-        "input; restore [source] and [sink], or start over with --fresh"
+        f"input; restore [source] and [sink], or {START_OVER}"
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from speciate.errors import SourceError
+from speciate_plugins.kafka.remedies import START_OVER
 from speciate_schemas import Position
 
 
@@ -36,7 +37,7 @@ def read_origin(origin: str) -> tuple[Log, int]:
     if not (topic and _is_number(partition) and _is_number(offset)):
         raise SourceError(
             f"{origin!r} is no message of Kafka, which would be topic/partition@offset: "
-            "the answers were made from another source; restore [source] or start over with --fresh"
+            f"the answers were made from another source; restore [source] or {START_OVER}"
         )
     return Log(topic, int(partition)), int(offset)
 
@@ -54,9 +55,7 @@ def read_position(position: Position) -> dict[Log, int]:
         if isinstance(topic, str) and isinstance(partition, int) and isinstance(offset, int)
     }
     if not places or 3 * len(places) != len(position):
-        raise SourceError(
-            f"position {position!r} was not made by this source; restore [source] or start over with --fresh"
-        )
+        raise SourceError(f"position {position!r} was not made by this source; restore [source] or {START_OVER}")
     return places
 
 

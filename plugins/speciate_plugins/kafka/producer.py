@@ -163,7 +163,8 @@ class Transaction:
             return AIOKafkaProducer(
                 **client_arguments(self._options),
                 acks="all",
-                enable_idempotence=True,
+                # Brokers that know no transactions know no idempotent writers either, and repeats are allowed then.
+                enable_idempotence=self.exact,
                 transactional_id=self.identity if self.exact else None,
                 transaction_timeout_ms=self._timeout_ms,
                 compression_type=compression,
@@ -235,9 +236,13 @@ class Transaction:
             raise
 
     def _death(self) -> BaseException | None:
-        """What ended the producer, if something did: its later errors only say that it is no more."""
-        sender = None if self._producer is None else self._producer._sender.sender_task  # noqa: SLF001
-        return sender.exception() if sender is not None and sender.done() and not sender.cancelled() else None
+        """What ended the producer or its transaction, if something did: later errors only say that it is no more."""
+        if self._producer is None:
+            return None
+        manager = self._producer._txn_manager  # noqa: SLF001 - who may not write to a topic is told nowhere else
+        waiters = [self._producer._sender.sender_task, manager and manager.wait_for_transaction_end()]  # noqa: SLF001
+        over = [one for one in waiters if one is not None and one.done() and not one.cancelled()]
+        return next((reason for one in over if (reason := one.exception()) is not None), None)
 
     def _too_large(self, sent: Sent) -> OutputError:
         topic, partition = sent.log

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from speciate.errors import ConfigError, SourceError, StateMismatchError
+from speciate.errors import ConfigError, StateMismatchError
 from speciate.stages import Seat
 from speciate_plugins.kafka.layout import Selection, check_layout
 from speciate_plugins.kafka.options import KafkaSourceOptions
@@ -32,8 +32,7 @@ def choose_logs(options: KafkaSourceOptions, seat: Seat, counts: Mapping[str, in
     """The logs of a task, given the partitions of every topic there is.
 
     Raises:
-        SourceError: if a topic does not exist.
-        ConfigError: if the control topic does not have one partition for each task.
+        ConfigError: if a topic does not exist, or the control topic does not have one partition for each task.
         StateMismatchError: if there are several tasks and an input topic does not have one partition for each.
     """
     selection = selection_of(options)
@@ -56,9 +55,9 @@ def _control_log(options: KafkaSourceOptions, seat: Seat, counts: Mapping[str, i
     if name is None:
         return None
     if name not in counts:
-        raise SourceError(
-            f"control: there is no topic {name!r}, or we may not see it; create it, give us the right to describe and "
-            "read it, or correct the name"
+        raise ConfigError(
+            f"control: there is no topic {name!r}, or we may not see it: create it with `speciate topics create "
+            "CONFIG`, give us the right to describe and read it, or correct the name"
         )
     if counts[name] != seat.count:
         raise ConfigError(

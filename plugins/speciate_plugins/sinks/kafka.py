@@ -60,7 +60,10 @@ class KafkaSinkOptions(KafkaConnection, frozen=True, kw_only=True):
     ] = "none"
     group: Annotated[
         Name | None,
-        msgspec.Meta(description="Consumer group whose offsets in the input are moved along, to watch its lag."),
+        msgspec.Meta(
+            description="Consumer group whose offsets in the input are moved along, to watch its lag; without it that "
+            "of the source, if it has the same servers."
+        ),
     ] = None
     transactional_id_prefix: Annotated[
         str, msgspec.Meta(min_length=1, description="How the names of our writers begin, which rights can be tied to.")
@@ -101,6 +104,7 @@ class KafkaSink:
             compression=options.compression,
         )
         seat.common[self._common] = self._transaction
+        self._group: str | None = options.group or seat.common.get(("kafka group", *options.servers))
         self._births: Log | None = None
         self._last: Prepared | None = None
         self._end = 0
@@ -209,7 +213,7 @@ class KafkaSink:
             key, value, headers = last
             mark = header_of(Mark(sequence, source, self._seat.count, self._moved))
             await self._transaction.send(self._log, key, value, [*headers, mark])
-        ends = await self._transaction.commit(await self._offsets(source), self._options.group)
+        ends = await self._transaction.commit(await self._offsets(source), self._group)
         self._end = ends.get(self._log, self._end)
         return (self._end,)
 
@@ -316,7 +320,7 @@ class KafkaSink:
 
     async def _offsets(self, source: Position | None) -> dict[Log, int]:
         """What to move the offsets of the group to; nothing if the input is no topic of this cluster."""
-        if self._options.group is None or self._input_here is False:
+        if self._group is None or self._input_here is False:
             return {}
         try:
             offsets = read_position(source or ())

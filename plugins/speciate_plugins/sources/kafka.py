@@ -18,6 +18,7 @@ from speciate_plugins.kafka.order import ByTime, Expectations, Turns
 from speciate_plugins.kafka.positions import Log, Places, read_origin
 from speciate_plugins.kafka.probing import probe
 from speciate_plugins.kafka.records import make_record
+from speciate_plugins.kafka.remedies import START_OVER
 from speciate_plugins.kafka.seating import TaskLogs, choose_logs, selection_of
 from speciate_plugins.kafka.topics import count_partitions
 from speciate_schemas import Position
@@ -37,6 +38,8 @@ class KafkaSource:
         self.waited = 0.0
         self._options = options
         self._seat = seat or Seat()
+        # For the sink, which moves the group's offsets along in its transactions.
+        self._seat.common["kafka group", *options.servers] = options.group
         self._stopping = False
         self._reader: TaskReader | None = None
         self._progress = Progress(0, None, "records")
@@ -74,7 +77,7 @@ class KafkaSource:
             if log not in reader.held:
                 raise StateMismatchError(
                     f"{log.origin(offset)} was answered before, but {log} is not among the input of this task now; "
-                    "restore [source], or start over with --fresh"
+                    f"restore [source], or {START_OVER}"
                 )
             if log in self._untouched:
                 self._untouched.discard(log)
@@ -201,7 +204,7 @@ class KafkaSource:
 def _gone(log: Log, offset: int, end: int) -> SourceError:
     return SourceError(
         f"{log}: offset {offset} was answered before and is needed again, but the log ends at {end}: the topic was "
-        "deleted and made anew, or the cluster lost messages; restore it, or start over with --fresh"
+        f"deleted and made anew, or the cluster lost messages; restore it, or {START_OVER}"
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from speciate.errors import ConfigError, SourceError, StateMismatchError
+from speciate.errors import ConfigError, StateMismatchError
 from speciate.stages import Seat
 from speciate_plugins.kafka.options import KafkaSourceOptions, Start, read_start
 from speciate_plugins.kafka.positions import Log
@@ -41,9 +41,9 @@ def test_what_does_not_fit() -> None:
         ({"topics": ["a", "ab"]}, Seat(0, 2), StateMismatchError, "'ab' has 3 partitions, but there are 2 tasks"),
         ({"topics": ["a"], "control": "control"}, Seat(), ConfigError, "has 2 partitions, but it needs one for each"),
         ({"topics": ["a"], "control": "single"}, Seat(0, 2), ConfigError, "has 1 partitions"),
-        ({"topics": ["none"]}, Seat(), SourceError, "there is no topic 'none'"),
-        ({"topics": ["a"], "control": "none"}, Seat(), SourceError, "control: there is no topic 'none'"),
-        ({"pattern": "none"}, Seat(), SourceError, "fits no topic"),
+        ({"topics": ["none"]}, Seat(), ConfigError, "there is no topic 'none'"),
+        ({"topics": ["a"], "control": "none"}, Seat(), ConfigError, "control: there is no topic 'none'"),
+        ({"pattern": "none"}, Seat(), ConfigError, "fits no topic"),
     ):
         with pytest.raises(error, match=message):
             choose_logs(options(**changes), seat, COUNTS)

@@ -38,8 +38,8 @@ def test_the_number_of_tasks_is_that_of_partitions():
 @pytest.mark.parametrize(
     ("topics", "counts", "error", "words"),
     [
-        (["a", "b"], {"a": 1}, SourceError, r"topics = \['a', 'b'\]: there is no topic 'b'.*create it"),
-        ("x.*", {}, SourceError, r"pattern = 'x\.\*' fits no topic.*correct the pattern"),
+        (["a", "b"], {"a": 1}, ConfigError, r"topics = \['a', 'b'\]: there is no topic 'b'.*create it"),
+        ("x.*", {}, ConfigError, r"pattern = 'x\.\*' fits no topic.*correct the pattern"),
         (["a", "b"], {"a": 1, "b": 2}, ConfigError, r"'a' has 1, 'b' has 2: make them anew"),
     ],
 )
