@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from speciate.errors import AwayError
 from speciate.logs import get_logger
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 3.0
 STEADY_SECONDS = 60.0
 """Whoever worked for so long and fails has not failed again, but anew."""
 

@@ -5,7 +5,6 @@ rebalance disturbs no task that stays where it is, and a worker that was believe
 """
 
 import asyncio
-import contextlib
 import time
 from dataclasses import dataclass
 
@@ -261,6 +260,6 @@ def _ready(follower: Follower | None) -> Ready | None:
 async def _cancelled(task: asyncio.Task[object]) -> BaseException | None:
     """End a task; what it had raised by then, if anything."""
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.wait({task})
+    # It does not raise what the task ends with; being cancelled ourselves is for whoever called us.
+    await asyncio.wait({task})
     return None if task.cancelled() else task.exception()

@@ -135,7 +135,9 @@ class Client:
         return fault == "behind"
 
 
-def make_record(partition: Partition, number: int, log: str, offset: int, sequence: int, position: Position) -> Record:
+def make_record(
+    partition: Partition, number: int, log: str, offset: int, *, sequence: int, position: Position
+) -> Record:
     data = getattr(partition, log)[offset]
     event, error = None, None
     try:
@@ -205,7 +207,9 @@ class MemorySource:
             log = self._client.cluster.chance.choice(left)
         offset = self._places[log]
         self._places[log] += 1
-        record = make_record(self._partition, self._number, log, offset, self._sequence, self._position)
+        record = make_record(
+            self._partition, self._number, log, offset, sequence=self._sequence, position=self._position
+        )
         self._sequence += 1
         return record
 
@@ -262,9 +266,6 @@ class MemorySink:
 
     def ended_at(self, position: Position) -> bool:
         return position == (len(self._partition.answers),) and self._partition.expired == len(self._partition.answers)
-
-    def ended_at(self, position: Position) -> bool:
-        return position == (len(self._partition.answers),)
 
     def _ending(self) -> Ending:
         first, end = self._partition.expired, len(self._partition.answers)
@@ -490,8 +491,8 @@ async def check_exactly_once(cluster: Cluster, folder: Path, **changes: dict[str
             log = answer.origin.partition("/")[0]
             assert answer.origin == f"{log}/{number}@{places[log]}"
             places[log] += 1
-            position = tuple(places.values())
-            records.append(make_record(partition, number, log, places[log] - 1, answer.sequence, position))
+            numbered = {"sequence": answer.sequence, "position": tuple(places.values())}
+            records.append(make_record(partition, number, log, places[log] - 1, **numbered))
         task = await home.new_task(lambda sequence, number=number: f"dead_letters/{number}#{sequence}")
         outcomes = task.fold(records)
         assert partition.answers == [encode(outcome.answer) for outcome in outcomes]

@@ -7,6 +7,7 @@ import threading
 import pytest
 from worlds import Fuse, Fused, PowerError, make_head, record
 
+from speciate import commit
 from speciate.commit import CommitPoint, Committer, sealer
 from speciate.plugins import installed
 from speciate.snapshot import parse
@@ -233,3 +234,35 @@ async def test_a_commit_that_fails_behind_the_back_of_a_cancelled_run_is_not_sho
         assert world.store.load_commit().sequence == 0
     gc.collect()
     assert told == []
+
+
+class AwaySink:
+    """A log whose broker does not answer."""
+
+    transactional = True
+
+    def __init__(self):
+        self.asked, self.given_up = asyncio.Event(), False
+
+    async def commit(self, sequence, source):
+        self.asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.given_up = True
+
+
+async def test_a_transaction_that_is_away_is_not_waited_for_when_closing(monkeypatch):
+    monkeypatch.setattr(commit, "CLOSING_SECONDS", 0.05)
+    sink = AwaySink()
+    committer = Committer(
+        answers=sink, dead_letters=None, store=None, seal=None, snapshots_kept=2, snapshot_first=False
+    )
+    committing = asyncio.create_task(committer.commit(CommitPoint(1, None, Tally(), None)))
+    await sink.asked.wait()
+    committing.cancel()
+    await asyncio.gather(committing, return_exceptions=True)
+    assert not sink.given_up
+    async with asyncio.timeout(30):
+        await committer.close()
+    assert sink.given_up

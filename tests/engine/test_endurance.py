@@ -1,6 +1,7 @@
 """Endurance: whoever is away costs pauses, and nothing but a stop or another error ends the waiting."""
 
 import asyncio
+import itertools
 
 import pytest
 from hypothesis import given
@@ -41,7 +42,7 @@ def attempts(*script):
 
 
 def pauses(told):
-    return [later[0] - earlier[1] for earlier, later in zip(told, told[1:], strict=False)]
+    return [later[0] - earlier[1] for earlier, later in itertools.pairwise(told)]
 
 
 @given(st.integers(0, 12))

@@ -1,4 +1,4 @@
-"""Handing on: what a pipeline behind this one reads is as good as the input itself, and the unusable keeps its bytes."""
+"""Handing on: what a pipeline behind this one reads is as good as the input, and the unusable keeps its bytes."""
 
 import msgspec
 import numpy as np

@@ -565,9 +565,9 @@ async def test_what_was_handed_on_is_decided_as_the_input_itself(folder, tree, e
     first = {**without_head(tree), "sink": {"plugin": "jsonl", "path": "between.jsonl"}}
     first["store"] = {"plugin": "directory", "path": "between"}
     await make_pipeline(first).run()
-    lines = [line for line in Path("between.jsonl").read_bytes().splitlines() if b'"dead-letter.v1"' not in line]
+    lines = [line for line in (folder / "between.jsonl").read_bytes().splitlines() if b'"dead-letter.v1"' not in line]
     assert len(lines) == COUNT - 1
-    Path("in.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    (folder / "in.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     report = await make_pipeline(tree).run()
     theirs = [line for line in expected["answers.jsonl"].splitlines() if b'"DecodeError"' not in line]
     figures = re.compile(rb'"category":\d+|"log_evidence":[^,]+|"head_version":\d+|"error":"[^"]+"')

@@ -225,7 +225,6 @@ async def test_a_failure_is_told_and_whoever_relied_on_it_restores(tmp_path, cap
     def fault(number, operation):
         if operation == "follow":
             raise ZeroDivisionError("a bug")
-        return None
 
     cluster.fault = fault
     await until(lambda: "following another worker's task ended" in caplog.text, owner, heir)

@@ -291,7 +291,7 @@ async def test_an_error_that_trying_again_does_not_mend_stops_the_worker_and_is_
     process = Process(cluster, tmp_path, **OFTEN)
     await joined(process)
     cluster.rebalance()
-    with pytest.raises(StateMismatchError, match="state/1 is of record .* but the output answers only 0"):
+    with pytest.raises(StateMismatchError, match=r"state/1 is of record .* but the output answers only 0"):
         await asyncio.wait_for(process.running, 20)
     assert process.share.left
     assert len(cluster.partitions[0].answers) >= before[0]
@@ -315,7 +315,6 @@ async def test_of_several_errors_the_first_is_raised(tmp_path):
             raise ConfigError("the first")
         if operation == "commit" and ("leaving",) in seen:
             raise ConfigError("the second")
-        return None
 
     seen = []
     cluster.fault = fault

@@ -138,7 +138,10 @@ def test_who_has_all_rights_is_let_in(strict: Bench) -> None:
 )
 def test_a_right_that_is_missing(strict: Bench, missing: str, wanted: str) -> None:
     grant_all_but(strict, missing)
-    assert wanted.format(topic=strict.topic) in told(logged_in(strict), YOURS)
+    line = told(logged_in(strict), YOURS)
+    assert wanted.format(topic=strict.topic) in line
+    remedies = {"writer": 'or set delivery = "at-least-once"', "keeper": '[store] plugin = "directory"'}
+    assert remedies.get(missing, "") in line
 
 
 @pytest.mark.parametrize("missing", ["in", "answers", "dead", "state"])

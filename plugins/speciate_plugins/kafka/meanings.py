@@ -141,25 +141,33 @@ def _group_rights(error: BaseException, attempt: Attempt) -> ConfigError:
     return ConfigError(f"cannot {attempt.doing}: {attempt.who} has no rights on the group {which}: grant Read")
 
 
+def _do_without(attempt: Attempt) -> str:
+    """How to do without transactions: a sink can be told to, a store cannot."""
+    writes = hasattr(attempt.options, "transactional_id_prefix")
+    if writes and not hasattr(attempt.options, "delivery"):
+        return 'keep the state elsewhere: [store] plugin = "directory"'
+    return 'set delivery = "at-least-once"'
+
+
 def _transaction_rights(error: BaseException, attempt: Attempt) -> ConfigError:
     which = _quote(_names(error, None)) or "in use"
     return ConfigError(
         f"cannot {attempt.doing}: {attempt.who} has no rights on the transactional id {which}: grant Describe and "
-        'Write, or set delivery = "at-least-once"'
+        f"Write, or {_do_without(attempt)}"
     )
 
 
 def _cluster_rights(_: BaseException, attempt: Attempt) -> ConfigError:
     return ConfigError(
         f"cannot {attempt.doing}: {attempt.who} has no rights on the cluster: grant Create for new topics, "
-        'IdempotentWrite for exactly-once output, or set delivery = "at-least-once"'
+        f"IdempotentWrite for exactly-once output, or {_do_without(attempt)}"
     )
 
 
 def _no_transactions(error: BaseException, attempt: Attempt) -> ConfigError:
     return ConfigError(
         f"cannot {attempt.doing}: the brokers do not know what exactly-once output needs: {words(error)}; "
-        'set delivery = "at-least-once"'
+        f"{_do_without(attempt)}"
     )
 
 
