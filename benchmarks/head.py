@@ -74,9 +74,9 @@ def make_world(categories: int, dimension: int = DIMENSION) -> tuple[Head, np.nd
     head = Head.fit(support, classes, density="full", policy="dp", alpha=1e-9)
     for centre in centres[few:]:
         born = head.size
-        head.learn(centre + rng.normal(size=dimension), born, birth=True)
-        for _ in range(EVENTS_EACH - 1):
-            head.learn(centre + rng.normal(size=dimension), born, birth=False)
+        events = np.array([centre + rng.normal(size=dimension) for _ in range(EVENTS_EACH)])
+        for number, point in enumerate(head.embed(events)):
+            head.learn(point, born, birth=not number)
     stream = centres[rng.integers(0, categories, size=4096)] + rng.normal(size=(4096, dimension))
     return head, stream
 

@@ -83,9 +83,7 @@ def restore(directory: Path, events: int, dimension: int, categories: int) -> No
         first_new = answer_times(broker)[0][events - 200]
     opened = datetime.fromisoformat(told["timestamp"]).timestamp()
     print(f"restore of a partition of {events:,} events, d = {dimension}, K = {categories}, snapshot every 10 000")
-    print(
-        f"  {told['folded_again']:,} events folded again; {told['seconds']:.2f} s to open everything and load the state,"
-    )
+    print(f"  {told['folded_again']:,} events folded again; {told['seconds']:.2f} s to open all and load the state,")
     print(f"  {first_new - opened + told['seconds']:.2f} s from its start to the first new answer (aim 2)")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from speciate import snapshot
+from speciate.logs import get_logger
 from speciate.stages import Sink, StateStore, is_transactional
 from speciate.task import Outcome
 from speciate.threads import in_thread
@@ -12,6 +13,9 @@ from speciate_schemas import Commit, Position, Tally, TaskState
 
 CLOSING_SECONDS = 2.0
 """How long a transaction that nobody waits for any more may take to come to its end."""
+
+
+log = get_logger(__name__)
 
 
 class CommitPoint(NamedTuple):
@@ -84,6 +88,8 @@ class Committer:
         if point.state is not None and not snapshot_first:
             await self.settle()
             self._saving = in_thread(None, self._save, commit, point.state)
+            # It is raised with the next snapshot, which an idle task may never come to.
+            self._saving.add_done_callback(_tell_failure)
 
     async def _make_visible(self, point: CommitPoint) -> tuple[Position, Position]:
         """Where the answers and the dead letters now end. One transaction, or two files that the commit will name."""
@@ -107,12 +113,17 @@ class Committer:
         await _ended(self._transaction, CLOSING_SECONDS)
         await _ended(self._committing)
         # Looked at only now: the commit may have been about to begin it.
-        await _ended(self._saving)
+        await _ended(self._saving, CLOSING_SECONDS if self._answers.transactional else None)
 
     def _save(self, commit: Commit, state: TaskState) -> None:
         assert self._store is not None  # noqa: S101  # whoever has a state has a store for it
         self._store.save_snapshot(commit.sequence, self._seal(commit, state))
         snapshot.prune(self._store, self._kept)
+
+
+def _tell_failure(saving: asyncio.Future[None]) -> None:
+    if not saving.cancelled() and saving.exception() is not None:
+        log.warning("a snapshot was not saved", reason=str(saving.exception()))
 
 
 async def _ended(task: asyncio.Future[Any] | None, patience: float | None = None) -> None:

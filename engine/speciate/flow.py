@@ -119,7 +119,8 @@ class Flow:
             now = time.perf_counter()
             for record in records:
                 record.received = now
-                limit_size(record, self._run.max_event_bytes)
+                if record.answer is None:
+                    limit_size(record, self._run.max_event_bytes)
             self._last_read = (records[-1].sequence + 1, records[-1].position)
             async for due in self._paced(records):
                 with times.measure("backpressured"):

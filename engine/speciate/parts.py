@@ -7,6 +7,9 @@ from speciate.config import Resolved
 from speciate.errors import ConfigError
 from speciate.stages import Encoder, Seat, Sink, Source, StateStore
 from speciate.task import Locate
+from speciate_schemas import CommitOptions
+
+LONGEST_TRANSACTION_MS = 30_000
 
 
 @dataclass
@@ -29,6 +32,7 @@ class Parts:
         }
         parts = cls(made["source"], encoder, made["sink"], made.get("dead_letters"), made.get("store"))
         _check_together(parts)
+        _check_interval(parts, resolved.config.commit)
         return parts
 
     @property
@@ -65,3 +69,12 @@ def _check_together(parts: Parts) -> None:
         )
     if parts.store is None and not parts.answers.transactional:
         raise ConfigError(f"the configuration has no [store]: with [sink] {parts.answers.describe()} it needs one")
+
+
+def _check_interval(parts: Parts, commit: CommitOptions) -> None:
+    """A transaction that stays open too long is ended by those who keep it."""
+    if parts.answers.transactional and commit.interval_ms > LONGEST_TRANSACTION_MS:
+        raise ConfigError(
+            f"commit.interval_ms is {commit.interval_ms:g}: with [sink] {parts.answers.describe()} a commit is a "
+            f"transaction, which is not kept open for so long; choose at most {LONGEST_TRANSACTION_MS}"
+        )

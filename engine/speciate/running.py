@@ -15,6 +15,7 @@ from speciate.restore import Start
 from speciate.stages import Seat, is_transactional
 from speciate.takeover import Ready, take_over
 from speciate.task import Task
+from speciate.threads import in_thread
 
 log = get_logger(__name__)
 
@@ -55,7 +56,8 @@ class TaskRun:
         began = time.monotonic()
         async with AsyncExitStack() as stack:
             if parts.store is not None:
-                stack.callback(parts.store.close)
+                # Off the loop: a store whose service is away takes a while to let go of it.
+                stack.push_async_callback(in_thread, None, parts.store.close)
             for sink in parts.sinks:
                 stack.push_async_callback(sink.close)
             stack.push_async_callback(parts.source.close)

@@ -285,6 +285,9 @@ class Ending(NamedTuple):
     """Where the oldest answer begins that is still kept."""
     end: Position
     """Where the next answer will be written."""
+    expired: bool = False
+    """True if there were outputs and none of them is kept: `sequence` says nothing then, and `source` only what others
+    remember of it, if they do."""
 
 
 class TransactionalSink(Sink, Protocol):

@@ -68,9 +68,16 @@ class Follower:
         under_way = self._following is not None and not self._following.done()
         return under_way and self._task is not None and self._task.sequence < sequence
 
+    @property
+    def ended(self) -> bool:
+        """True if it follows no more, and may be replaced."""
+        return self._following is not None and self._following.done()
+
     def _tell_failure(self, done: asyncio.Task[None]) -> None:
         self._folded.set()
         if not done.cancelled() and done.exception() is not None:
+            # A fold that failed may have learnt a part of its batch: nobody must go on with that.
+            self._task = None
             log.warning("following another worker's task ended", task=self._number, reason=str(done.exception()))
 
     async def _follow(self) -> None:
@@ -78,7 +85,7 @@ class Follower:
         answers = parts.answers
         assert is_transactional(answers)  # noqa: S101  # the worker follows no others
         async with AsyncExitStack() as stack:
-            stack.callback(parts.needed_store.close)
+            stack.push_async_callback(in_thread, None, parts.needed_store.close)
             stack.push_async_callback(answers.close)
             stack.push_async_callback(parts.source.close)
             async for piece in await self._open(parts, answers):

@@ -70,6 +70,8 @@ async def _go_on(
 
 
 async def _forward_on(parts: Parts, ending: Ending) -> Start:
+    if ending.expired and ending.source is None:
+        raise _forgotten(parts.answers)
     source = await parts.source.open(ending.source, ending.sequence)
     task = Forwarding(encodes=parts.encoder is not None, sequence=ending.sequence)
     return Start(task, _commit(ending, source), ending.sequence, Replay(None, ending.sequence))
@@ -77,6 +79,8 @@ async def _forward_on(parts: Parts, ending: Ending) -> Start:
 
 async def _learn_again(parts: Parts, answers: TransactionalSink, home: Household, ending: Ending) -> Start:
     """Without a snapshot: a new task, which learns whatever was answered from the first answer on."""
+    if ending.expired:
+        raise _forgotten(answers)
     source = await parts.source.open(None, 0)
     task = await home.new_task(parts.locate)
     if not ending.sequence:
@@ -110,15 +114,23 @@ def _drops(home: Household) -> bool:
     return home.resolved.config.run.overflow != "block"
 
 
+def _forgotten(sink: Sink) -> StateDamagedError:
+    return StateDamagedError(
+        f"all that was written to {sink.describe()} has expired, so what of the input was answered is not known: "
+        "restore the state from a backup, or start over with a new output, and with the source's start where it should "
+        "be"
+    )
+
+
 def _newest(store: StateStore) -> Snapshot | None:
     return next(whole_snapshots(store), None)
 
 
 def _fitting(ending: Ending, saved: Commit, answers: TransactionalSink, store: StateStore) -> Ending:
     """The outputs must have come at least as far as the state, or have expired right behind it."""
-    if saved.sequence <= ending.sequence:
+    if saved.sequence <= ending.sequence and not ending.expired:
         return ending
-    if not ending.sequence and answers.ended_at(saved.answers):
+    if ending.expired and answers.ended_at(saved.answers):
         return Ending(saved.sequence, saved.source, saved.answers, saved.answers)
     raise StateMismatchError(
         f"the state in {store.describe()} is of record {saved.sequence}, but the output answers only "

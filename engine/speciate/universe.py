@@ -4,7 +4,7 @@ Streams have the prior of the support set in common and nothing else: each begin
 categories are numbered by itself.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Self
 
 import msgspec
@@ -56,9 +56,9 @@ class Universe:
         return self.of(stream)
 
     @property
-    def heads(self) -> Iterable[Head]:
-        """Every head that has decided, or could."""
-        return self._streams.values() if self._beginning is not None else (self.head,)
+    def heads(self) -> Sequence[Head]:
+        """Every head that has decided, or could. A copy: others ask while streams are added on the head's thread."""
+        return list(self._streams.values()) if self._beginning is not None else [self.head]
 
     @property
     def size(self) -> int:

@@ -6,7 +6,7 @@ rebalance disturbs no task that stays where it is, and a worker that was believe
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from speciate.endurance import STEADY_SECONDS, Backoff, enduring, pausing
 from speciate.errors import AwayError, FencedError, StateLockedError
@@ -32,6 +32,12 @@ class _Owned:
 
     run: TaskRun
     running: asyncio.Task[None]
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def stop(self) -> None:
+        """Finish what was read, and try no more: another attempt would shut out whoever has the task next."""
+        self.stopping.set()
+        self.run.stop()
 
 
 class Worker:
@@ -61,7 +67,7 @@ class Worker:
         """Let every task finish what it has read, then leave the group."""
         self._stopping.set()
         for owned in self._owned.values():
-            owned.run.stop()
+            owned.stop()
 
     async def run(self) -> None:
         """Take part in the group. Raises the first error that trying again does not mend."""
@@ -128,7 +134,7 @@ class Worker:
         self._ended &= share
         gone = {number: self._owned[number] for number in sorted(self._owned.keys() - share)}
         for owned in gone.values():
-            owned.run.stop()
+            owned.stop()
         for number in sorted(share - self._owned.keys() - self._ended):
             self._take(number)
         await self._drop(gone)
@@ -137,6 +143,7 @@ class Worker:
     def _take(self, number: int) -> None:
         follower = self._followers.pop(number, None)
         first = TaskRun(self._household, self._seat(number), fresh=self._fresh, ready=_ready(follower))
+        self._fresh = False
         owned = _Owned(first, asyncio.create_task(asyncio.sleep(0)))
         owned.running = asyncio.create_task(self._keep_running(owned, follower))
         self._owned[number] = owned
@@ -160,7 +167,7 @@ class Worker:
                 raise AwayError(str(error)) from error
 
         try:
-            await enduring(attempt, self._stopping, task=number)
+            await enduring(attempt, owned.stopping, task=number)
         finally:
             if follower is not None:
                 await follower.let_go()
@@ -213,8 +220,9 @@ class Worker:
         first = max(share, default=-1) + 1
         others = [(first + step) % self._count for step in range(self._count)]
         chosen = [number for number in others if number not in share][:wanted]
-        for number in sorted(self._followers.keys() - set(chosen)):
-            await self._followers.pop(number).let_go()
+        for number in sorted(self._followers):
+            if number not in chosen or self._followers[number].ended:
+                await self._followers.pop(number).let_go()
         for number in chosen:
             if number not in self._followers:
                 self._followers[number] = self._follower(number)
@@ -229,7 +237,7 @@ class Worker:
     async def _let_go(self, grace: float | None) -> BaseException | None:
         """End everything and leave; the first failure of a task that nobody has heard of yet."""
         for owned in self._owned.values():
-            owned.run.stop()
+            owned.stop()
         running = {owned.running for owned in self._owned.values()}
         if running:
             await asyncio.wait(running, timeout=grace)

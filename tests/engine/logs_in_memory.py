@@ -271,7 +271,7 @@ class MemorySink:
         first, end = self._partition.expired, len(self._partition.answers)
         # The mark is on the last answer, and gone with it.
         sequence, source = (self._partition.mark or (0, None)) if first < end else (0, None)
-        return Ending(sequence, source, (first,), (end,))
+        return Ending(sequence, source, (first,), (end,), expired=0 < first == end)
 
     async def write(self, items: Sequence[Output]) -> None:
         await self._client.pass_by(self._number, f"write {self._log}")

@@ -24,8 +24,12 @@ async def test_the_share_never_changes():
 
 
 async def test_there_is_nobody_to_settle_who_may_write():
+    share = Alone()
+    await share.changed()
+    await share.rejoin()
+    assert await share.changed() == {0}, "who slept through its transaction begins again"
     with pytest.raises(FencedError, match="another process writes to the same outputs: stop one of them"):
-        await Alone().rejoin()
+        await share.rejoin()
 
 
 async def test_there_is_nobody_to_tell_or_to_leave():

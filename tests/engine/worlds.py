@@ -163,9 +163,10 @@ def event_log(events: Iterable[Event | bytes]) -> bytes:
 
 def write_support(folder: Path) -> Path:
     features, labels = support()
-    path = folder / "support.npz"
-    np.savez(path, features=features, labels=np.array(labels))
-    return path
+    path, unfinished = folder / "support.npz", folder / "unfinished.npz"
+    np.savez(unfinished, features=features, labels=np.array(labels))
+    # At once: another pipeline of the test may be reading it.
+    return unfinished.replace(path)
 
 
 def make_tree(folder: Path, events: Iterable[Event | bytes] | None = None, **changes: dict[str, Any]) -> dict[str, Any]:

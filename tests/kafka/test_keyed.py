@@ -1,13 +1,18 @@
 """Events handed on to a topic by their keys, exactly once, on a real broker."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
+from aiokafka import AIOKafkaProducer
 from aiokafka.partitioner import murmur2
 from broker import Broker
 
-from speciate.errors import ConfigError, FencedError
+from speciate.errors import AwayError, ConfigError, FencedError, StateMismatchError
 from speciate.stages import Seat
 from speciate_plugins.sinks.kafka_keyed import KafkaKeyedOptions, KafkaKeyedSink
-from speciate_schemas import Assignment, Event, FeatureEvent, decode
+from speciate_schemas import Assignment, Event, FeatureEvent, decode, encode
 
 PARTITIONS = 3
 
@@ -20,8 +25,8 @@ def event(number: int, stream: str) -> FeatureEvent:
 def made(broker: Broker, topic: str):
     broker.create_topic(topic, PARTITIONS)
 
-    def make(number: int = 0, **more) -> KafkaKeyedSink:
-        return KafkaKeyedSink(KafkaKeyedOptions(servers=[broker.servers], topic=topic, **more), Seat(number, 1))
+    def make(number: int = 0, count: int = 1, **more) -> KafkaKeyedSink:
+        return KafkaKeyedSink(KafkaKeyedOptions(servers=[broker.servers], topic=topic, **more), Seat(number, count))
 
     return make
 
@@ -94,6 +99,75 @@ async def test_writers_of_other_names_do_not_mind_each_other(made):
     finally:
         await one.close()
         await other.close()
+
+
+@asynccontextmanager
+async def open_transaction(broker: Broker, topic: str, stream: str) -> AsyncIterator[AIOKafkaProducer]:
+    """Another writer, with a transaction open in the partition of the stream."""
+    producer = AIOKafkaProducer(bootstrap_servers=broker.servers, transactional_id=f"{topic}-other")
+    async with producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, encode(event(99, stream)), key=stream.encode())
+        yield producer
+
+
+async def commit_one(sink: KafkaKeyedSink) -> None:
+    try:
+        await sink.recover()
+        await sink.write([event(0, "a")])
+        await sink.commit(1, (1,))
+    finally:
+        await sink.close()
+
+
+async def test_own_mark_behind_an_open_transaction_of_another_is_waited_for(broker, topic, made):
+    old, new = made(), made()
+    try:
+        await old.recover()
+        async with open_transaction(broker, topic, "a") as other:
+            await old.write([event(0, "a")])
+            await old.commit(1, (1,))
+            # Who only looks does not wait, and does not see it.
+            assert (await new.peek()).sequence == 0
+            recovering = asyncio.create_task(new.recover())
+            await asyncio.sleep(2)
+            assert not recovering.done()
+            await other.commit_transaction()
+        ending = await recovering
+        assert (ending.sequence, ending.source) == (1, (1,))
+    finally:
+        await old.close()
+        await new.close()
+
+
+async def test_transaction_of_another_is_not_waited_for_without_end(broker, topic, made, monkeypatch):
+    monkeypatch.setattr("speciate_plugins.sinks.kafka_keyed.DECIDED_SECONDS", 0.5)
+    sink = made()
+    try:
+        async with open_transaction(broker, topic, "a") as other:
+            with pytest.raises(AwayError, match=r"hides what lies before offset 1: another writer .* more than 0\.5 s"):
+                await sink.recover()
+            await other.abort_transaction()
+        assert (await sink.recover()).sequence == 0
+    finally:
+        await sink.close()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_other_number_of_tasks_is_refused(made, number):
+    """Whether the task has a mark of its own, or only others have."""
+    await commit_one(made(0, 2))
+    sinks = changed, renamed, same = made(number, 3), made(number, 3, writer="new"), made(1, 2)
+    try:
+        for look in (changed.recover, changed.peek):
+            with pytest.raises(StateMismatchError, match=r"in 2 task\(s\), but now there are 3.*another `writer`"):
+                await look()
+        assert (await renamed.recover()).sequence == 0
+        # One of as many tasks that has handed nothing on yet just begins.
+        assert (await same.recover()).sequence == 0
+    finally:
+        for sink in sinks:
+            await sink.close()
 
 
 async def test_what_it_is_not_for_is_told(broker, topic, made):

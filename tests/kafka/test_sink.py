@@ -7,13 +7,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from broker import Broker
 
 from speciate.errors import AwayError, ConfigError, FencedError, OutputError, StateMismatchError
 from speciate.stages import Ending, Seat
+from speciate_plugins.kafka.options import KafkaSourceOptions
 from speciate_plugins.sinks.kafka import KafkaSink, KafkaSinkOptions
-from speciate_schemas import Answer, Array, Assignment, DeadLetter, FeatureEvent, Rejection, decode
+from speciate_plugins.sources.kafka import KafkaSource
+from speciate_schemas import Answer, Array, Assignment, DeadLetter, FeatureEvent, Rejection, decode, encode
 
 
 def assignment(sequence: int, *, birth: bool = False, stream: str = "cam") -> Assignment:
@@ -283,9 +285,49 @@ async def test_at_least_once_repeats_and_read_back_does_not(broker: Broker, topi
     ending, answered = await recovered(broker, topic, delivery="at-least-once")
     assert ending.sequence == 8
     assert len(sequences(broker, topic)) > 8
-    got = [answer.sequence for answer in answered]
-    assert got[:8] == list(range(8))
-    assert got == sorted(set(got))
+    assert [answer.sequence for answer in answered] == list(range(8))
+
+
+async def test_at_least_once_the_copy_that_was_committed_counts(broker: Broker, topic: str):
+    broker.create_topic(topic)
+    first, second = (KafkaSink(options(broker, topic, delivery="at-least-once"), Seat()) for _ in range(2))
+    async with closing(first, second):
+        await first.recover()
+        middle = await write(first, 0, 100)
+        # The first worker numbers what it found, is seen, and dies before its commit.
+        lost = [assignment(sequence, stream="lost") for sequence in range(100, 105)]
+        await asyncio.to_thread(produce, broker, topic, lost)
+        seen: list[Answer] = []
+
+        async def watch() -> None:
+            async for piece in KafkaSink(options(broker, topic), Seat()).follow(middle):
+                seen.extend(piece)
+
+        watching = asyncio.create_task(watch())
+        await asyncio.sleep(1)
+        assert not seen
+        # The second finds other inputs first.
+        assert (await second.recover()).sequence == 100
+        kept = [assignment(sequence, stream="kept") for sequence in range(100, 106)]
+        await second.write(kept)
+        await second.commit(106, ("events", 0, 212))
+        # Nobody commits this one, so nobody is told of it.
+        await asyncio.to_thread(produce, broker, topic, [assignment(106, stream="lost")])
+        await _until(lambda: len(seen) >= 6)
+        await asyncio.sleep(0.5)
+        watching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await watching
+        assert seen == kept
+    ending, answered = await recovered(broker, topic, delivery="at-least-once")
+    assert ending.sequence == 106
+    assert answered == [assignment(sequence) for sequence in range(100)] + kept
+
+
+def produce(broker: Broker, topic: str, answers: Sequence[Answer]) -> None:
+    """Write answers that no commit covers."""
+    headers = [("content-type", b"application/json")]
+    broker.produce(topic, [(0, None, encode(answer, "json"), headers) for answer in answers])
 
 
 async def test_offsets_in_another_cluster_are_left_alone(broker: Broker, topic: str, caplog: pytest.LogCaptureFixture):
@@ -365,6 +407,48 @@ async def test_dead_letter_larger_than_the_topic_takes(broker: Broker, topic: st
             await letters.write([letter(0, 2 << 20)])
             await answers.commit(1, None)
     assert (await recovered(broker, topic))[0].sequence == 0
+
+
+async def test_order_of_servers_does_not_part_dead_letters_from_answers(broker: Broker, topic: str):
+    broker.create_topic(topic)
+    broker.create_topic(f"{topic}-dead")
+    seat, servers = Seat(), [broker.servers, "127.0.0.1:1"]
+    answers = KafkaSink(options(broker, topic, servers=servers), seat)
+    letters = KafkaSink(options(broker, f"{topic}-dead", servers=servers[::-1]), seat)
+    async with closing(letters, answers):
+        await answers.recover()
+        await letters.open(None)
+        await letters.write([letter(0)])
+        await answers.write([rejection(0)])
+        await answers.commit(1, None)
+    assert [decode(one.value, DeadLetter) for one in broker.read_all(f"{topic}-dead")[0]] == [letter(0)]
+
+
+async def test_dead_letters_on_other_servers_are_refused(broker: Broker, topic: str):
+    seat = Seat()
+    answers = KafkaSink(options(broker, topic), seat)
+    async with closing(answers):
+        with pytest.raises(ConfigError) as refused:
+            KafkaSink(options(broker, f"{topic}-dead", servers=["elsewhere:9092"]), seat)
+    assert f"servers = ['elsewhere:9092'], but another sink of the pipeline has servers = ['{broker.servers}']" in str(
+        refused.value
+    )
+    assert "write the same servers in [sink] and [dead_letters]" in str(refused.value)
+
+
+async def test_group_of_the_source_is_found_in_whichever_order_its_servers_are(broker: Broker, topic: str):
+    broker.create_topic(topic)
+    broker.create_topic(f"{topic}-in")
+    seat, servers = Seat(), [broker.servers, "127.0.0.1:1"]
+    KafkaSource(KafkaSourceOptions(servers=servers, topics=[f"{topic}-in"], group=topic), seat)
+    sink = KafkaSink(options(broker, topic, servers=servers[::-1]), seat)
+    async with closing(sink):
+        await sink.recover()
+        await sink.write([assignment(0)])
+        await sink.commit(1, (f"{topic}-in", 0, 7))
+    consumer = AIOKafkaConsumer(bootstrap_servers=broker.servers, group_id=topic, enable_auto_commit=False)
+    async with consumer:
+        assert await consumer.committed(TopicPartition(f"{topic}-in", 0)) == 7
 
 
 async def test_strangers_in_the_topic_are_noticed(broker: Broker, topic: str):

@@ -6,7 +6,7 @@ one looks at the last few offsets, then at twice as many.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Self, TypeVar
 
@@ -23,15 +23,20 @@ FIRST_LOOK = 64
 FETCH_BYTES = 8 << 20
 POLL_MS = 50
 FOLLOW_MS = 500
+DECIDED_POLL_SECONDS = 0.1
 
 FoundT = TypeVar("FoundT")
 
 
 class LogReader:
-    """Reads one partition at a time. An asynchronous context manager; what it yields are records of aiokafka."""
+    """Reads one partition at a time. An asynchronous context manager; what it yields are records of aiokafka.
 
-    def __init__(self, options: KafkaConnection) -> None:
+    Unless `committed`, it also sees what is in transactions that are open or were aborted.
+    """
+
+    def __init__(self, options: KafkaConnection, *, committed: bool = True) -> None:
         self._options = options
+        self._isolation = "read_committed" if committed else "read_uncommitted"
         self._patience = options.request_timeout_ms / 1000
         self._consumer: Any = None
 
@@ -43,7 +48,7 @@ class LogReader:
                 **client_arguments(self._options),
                 enable_auto_commit=False,
                 auto_offset_reset="none",
-                isolation_level="read_committed",
+                isolation_level=self._isolation,
                 max_partition_fetch_bytes=FETCH_BYTES,
             )
             try:
@@ -58,7 +63,10 @@ class LogReader:
         await stop_client(self._consumer, STOP_SECONDS)
 
     async def bounds(self, logs: Iterable[Log]) -> dict[Log, tuple[int, int]]:
-        """The oldest offset there is and the one behind the last committed record, of each log."""
+        """The oldest offset there is and the one behind the last record that we see, of each log.
+
+        Committed records behind the first one of an open transaction are not seen before that has ended.
+        """
         partitions = [_partition(log) for log in logs]
         async with self._telling("find the ends of", partitions[0].topic):
             there = await self._consumer.topics()
@@ -146,6 +154,29 @@ class LogReader:
         with telling(f"{doing} {topic}", self._options, topic):
             async with asyncio.timeout(self._patience):
                 yield
+
+
+async def wait_until_decided(options: KafkaConnection, logs: Sequence[Log], seconds: float) -> None:
+    """Wait until every transaction that now has records in the logs has ended: what lies behind it is hidden so long.
+
+    Raises:
+        AwayError: if one is open for more than `seconds`.
+    """
+    async with LogReader(options, committed=False) as reader:
+        ends = {log: end for log, (_, end) in (await reader.bounds(logs)).items()}
+    until = time.monotonic() + seconds
+    async with LogReader(options) as reader:
+        while behind := _behind(await reader.bounds(logs), ends):
+            if time.monotonic() > until:
+                raise AwayError(
+                    f"{behind[0]} hides what lies before offset {ends[behind[0]]}: another writer has had a "
+                    f"transaction open for more than {seconds:g} s"
+                )
+            await asyncio.sleep(DECIDED_POLL_SECONDS)
+
+
+def _behind(bounds: Mapping[Log, tuple[int, int]], ends: Mapping[Log, int]) -> list[Log]:
+    return [log for log, end in ends.items() if bounds[log][1] < end]
 
 
 def _partition(log: Log) -> Any:

@@ -20,7 +20,8 @@ from speciate_plugins.kafka.marks import Mark, header_of, mark_of
 from speciate_plugins.kafka.options import TOPIC
 from speciate_plugins.kafka.positions import Log, read_position
 from speciate_plugins.kafka.producer import Compression, Delivery, Headers, Transaction
-from speciate_plugins.kafka.tail import LogReader
+from speciate_plugins.kafka.remembered import remembered_position
+from speciate_plugins.kafka.tail import PIECE, LogReader
 from speciate_plugins.kafka.topics import REFOLD
 from speciate_plugins.sinks.positions import number_in
 from speciate_schemas import Answer, Assignment, ControlApplied, Position, Refolded, Rejection
@@ -93,8 +94,11 @@ class KafkaSink:
         self._options = options
         self._seat = seat
         self._log = Log(options.topic, seat.number)
-        self._common = ("kafka", *options.servers)
+        # The order in which servers are written means nothing.
+        self._common = ("kafka", frozenset(options.servers))
         found = seat.common.get(self._common)
+        if found is None:
+            self._check_alone()
         self._owner = found is None
         """Whether the transaction is ours, or that of another sink of the seat, which commits it."""
         self._transaction: Transaction = found or Transaction(
@@ -104,7 +108,7 @@ class KafkaSink:
             compression=options.compression,
         )
         seat.common[self._common] = self._transaction
-        self._group: str | None = options.group or seat.common.get(("kafka group", *options.servers))
+        self._group: str | None = options.group or seat.common.get(("kafka group", frozenset(options.servers)))
         self._births: Log | None = None
         self._last: Prepared | None = None
         self._end = 0
@@ -249,6 +253,16 @@ class KafkaSink:
                 del self._seat.common[self._common]
             await self._transaction.close()
 
+    def _check_alone(self) -> None:
+        """Only the transaction of the answers is ever committed: what we wrote in another one would be lost."""
+        for key in self._seat.common:
+            if isinstance(key, tuple) and key[0] == "kafka":
+                raise ConfigError(
+                    f"topic {self._options.topic!r} has servers = {self._options.servers}, but another sink of the "
+                    f"pipeline has servers = {sorted(key[1])}, and both are written in one transaction: write the same "
+                    "servers in [sink] and [dead_letters]"
+                )
+
     def _names(self) -> list[str]:
         return [name for name in (self._options.topic, self._options.births) if name is not None]
 
@@ -290,11 +304,19 @@ class KafkaSink:
             self._expired = first if last is None else None
             if last is None:
                 await self._check_others(reader)
-                return Ending(0, None, (first,), (first,))
+                source = await self._remembered() if first else None
+                return Ending(0, source, (first,), (first,), expired=first > 0)
         mark, end = last
         self._check_tasks(self._log, mark)
         self._moved = mark.moved
         return Ending(mark.sequence, mark.source, (first,), (end,))
+
+    async def _remembered(self) -> Position | None:
+        """What the group knows, once the outputs have expired and nobody else does."""
+        if self._group is None:
+            return None
+        number = self._seat.number if self._seat.count > 1 else None
+        return await remembered_position(self._options, self._group, number)
 
     async def _check_others(self, reader: LogReader) -> None:
         """Ours has no commit. If others have, were there as many tasks then? Else someone has added partitions."""
@@ -340,21 +362,20 @@ class KafkaSink:
         return stream.encode() if stream else None, encode(item, form), HEADERS[form]
 
     async def _read(self, start: int, end: int | None) -> AsyncIterator[Sequence[Answer]]:
-        seen = -1
+        """The answers that a mark says to be committed, in pieces that end with a mark or are full."""
+        held = _Held()
         async with LogReader(self._options) as reader:
             async for records in reader.read(self._log, start, end):
-                fresh = []
+                fresh: list[Answer] = []
                 for record in records:
                     answer = self._answer(record)
                     if isinstance(answer, Refolded):
                         self._check_refolded(answer, record.offset)
-                        continue
-                    # Delivered at least once: a worker that failed is repeated by the next, in the same order.
-                    if answer.sequence > seen:
-                        seen = answer.sequence
-                        fresh.append(answer)
-                if fresh:
-                    yield fresh
+                        held.drop()
+                    else:
+                        fresh += held.add(answer, marked=mark_of(record) is not None)
+                for first in range(0, len(fresh), PIECE):
+                    yield fresh[first : first + PIECE]
 
     def _check_refolded(self, notice: Refolded, offset: int) -> None:
         """What lies before the end of old categories cannot be gone on with; their new beginning is passed over."""
@@ -373,6 +394,35 @@ class KafkaSink:
                 "and start over with new ones"
             ) from error
         return answer
+
+
+class _Held:
+    """Answers that no mark covers yet.
+
+    Delivered at least once, a worker that failed before its commit is repeated by the next. That may number other
+    inputs the same (of a control topic, of several logs), so the copy that counts is the one that was committed.
+    """
+
+    def __init__(self) -> None:
+        self._answers: list[Answer] = []
+        self._committed = -1
+
+    def add(self, answer: Answer, *, marked: bool) -> list[Answer]:
+        """Hold an answer in the place of those it repeats; if it is marked, let go of all that are held."""
+        if answer.sequence <= self._committed:
+            return []
+        while self._answers and self._answers[-1].sequence >= answer.sequence:
+            self._answers.pop()
+        self._answers.append(answer)
+        if not marked:
+            return []
+        committed, self._answers = self._answers, []
+        self._committed = answer.sequence
+        return committed
+
+    def drop(self) -> None:
+        """Forget what is held: nobody will commit it any more."""
+        self._answers.clear()
 
 
 ANSWERS = (Assignment, Rejection, ControlApplied, Refolded)

@@ -16,12 +16,14 @@ from speciate.stages import Ending, Output, Seat, Sink
 from speciate_plugins.kafka.connection import KafkaConnection
 from speciate_plugins.kafka.headers import CONTENT_TYPE, content_type
 from speciate_plugins.kafka.inspection import inspect_topics
-from speciate_plugins.kafka.marks import Mark, header_of, mark_of
+from speciate_plugins.kafka.marks import HEADER, Mark, header_of, mark_of
 from speciate_plugins.kafka.positions import Log
 from speciate_plugins.kafka.producer import Compression, Delivery, Transaction
-from speciate_plugins.kafka.tail import LogReader
-from speciate_schemas import Answer, Event, Position, encode
+from speciate_plugins.kafka.tail import LogReader, wait_until_decided
+from speciate_schemas import Answer, Event, Position, decode, encode
 
+DECIDED_SECONDS = 90.0
+"""Longest to wait for the open transactions of others: brokers abort ours after 60 s, and look every 10 s."""
 HEADERS = [(CONTENT_TYPE, content_type("msgpack"))]
 
 
@@ -51,7 +53,8 @@ class KafkaKeyedSink:
 
     def __init__(self, options: KafkaKeyedOptions, seat: Seat) -> None:
         self._options = options
-        self._writer = f"{options.writer}-{options.topic}-keyed-{seat.number}"
+        self._family = f"{options.writer}-{options.topic}-keyed-"
+        self._writer = f"{self._family}{seat.number}"
         self._tasks = seat.count
         self._transaction = Transaction(
             options, self._writer, delivery=options.delivery, compression=options.compression
@@ -72,13 +75,17 @@ class KafkaKeyedSink:
 
     async def recover(self) -> Ending:
         """See `TransactionalSink`."""
-        ending = await self._found(self._transaction.init)
+        logs = await self._look_at_topic()
+        await self._transaction.init()
+        # Several write here: while another has a transaction open, our own last mark may lie hidden behind it.
+        await wait_until_decided(self._options, logs, DECIDED_SECONDS)
+        ending = await self._ending(logs)
         self._last, self._turn = None, ending.sequence
         return ending
 
     async def peek(self) -> Ending:
         """See `TransactionalSink`."""
-        return await self._found(None)
+        return await self._ending(await self._look_at_topic())
 
     async def write(self, items: Sequence[Output]) -> None:
         """See `Sink`. The last event is held back: if a commit is next, it must say so."""
@@ -130,8 +137,8 @@ class KafkaKeyedSink:
         self._last = None
         await self._transaction.close()
 
-    async def _found(self, before: Callable[[], Any] | None) -> Ending:
-        """How far our last commit came, in whichever partition its last event lies; first `before` is done."""
+    async def _look_at_topic(self) -> list[Log]:
+        """Its partitions, among which events are dealt from now on."""
         topic = (await inspect_topics(self._options, [self._options.topic])).get(self._options.topic)
         if topic is None:
             raise ConfigError(
@@ -139,19 +146,38 @@ class KafkaKeyedSink:
                 "CONFIG`"
             )
         self._deal_among(topic.partitions)
-        if before is not None:
-            await before()
+        return [Log(self._options.topic, number) for number in range(topic.partitions)]
+
+    async def _ending(self, logs: Sequence[Log]) -> Ending:
+        """How far our last commit came, in whichever partition its last event lies."""
         marks: list[Mark] = []
+        others = _OtherTasks(self._family, self._tasks)
         async with LogReader(self._options) as reader:
-            for number in range(topic.partitions):
-                found = await reader.last(Log(self._options.topic, number), self._own_mark)
+            for log in logs:
+                found = await reader.last(log, lambda record: self._own_mark(record, others))
                 marks += [] if found is None else [found]
         last = max(marks, key=lambda mark: mark.sequence, default=None)
-        return Ending(0, None, (), ()) if last is None else Ending(last.sequence, last.source, (), ())
+        if last is None:
+            # Then all there is was looked at, so the marks of the other tasks as well.
+            self._check_tasks(others.found)
+            return Ending(0, None, (), ())
+        self._check_tasks(last)
+        return Ending(last.sequence, last.source, (), ())
 
-    def _own_mark(self, record: Any) -> Mark | None:
+    def _own_mark(self, record: Any, others: "_OtherTasks") -> Mark | None:
         found = mark_of(record, self._writer)
+        if found is None:
+            others.look_at(record)
         return None if found is None else found[0]
+
+    def _check_tasks(self, mark: Mark | None) -> None:
+        """Among another number of tasks the input is split otherwise: no mark tells what of our part is handed on."""
+        if mark is not None and mark.tasks != self._tasks:
+            raise StateMismatchError(
+                f"writer {self._options.writer!r} handed events on to {self.describe()} in {mark.tasks} task(s), but "
+                f"now there are {self._tasks}, and what they would go on with is not known: go back to {mark.tasks}, "
+                "or choose another `writer`, and for the source a `start` behind what is handed on"
+            )
 
     def _deal_among(self, count: int) -> None:
         from aiokafka.partitioner import DefaultPartitioner  # noqa: PLC0415 - only who uses Kafka has it
@@ -165,6 +191,25 @@ class KafkaKeyedSink:
         number = self._turn % self._count if key is None else self._partition_of(key)
         self._turn += 1
         return Log(self._options.topic, number), key, encode(item)
+
+
+class _OtherTasks:
+    """Notes a mark that a writer of our family made when there was another number of tasks."""
+
+    def __init__(self, family: str, tasks: int) -> None:
+        self._family = family
+        self._tasks = tasks
+        self.found: Mark | None = None
+
+    def look_at(self, record: Any) -> None:
+        """Look at a record that has been found not to be marked by ourselves."""
+        value = next((value for name, value in record.headers if name == HEADER), None)
+        if value is None or self.found is not None:
+            return
+        mark = decode(value, Mark)
+        number = mark.writer.removeprefix(self._family)
+        if number != mark.writer and number.isdecimal() and mark.tasks != self._tasks:
+            self.found = mark
 
 
 @hookimpl

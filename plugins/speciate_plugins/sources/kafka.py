@@ -39,7 +39,7 @@ class KafkaSource:
         self._options = options
         self._seat = seat or Seat()
         # For the sink, which moves the group's offsets along in its transactions.
-        self._seat.common["kafka group", *options.servers] = options.group
+        self._seat.common["kafka group", frozenset(options.servers)] = options.group
         self._stopping = False
         self._reader: TaskReader | None = None
         self._progress = Progress(0, None, "records")

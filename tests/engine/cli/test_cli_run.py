@@ -21,7 +21,8 @@ STDOUT = 'sink={plugin="stdout"}'
 
 REPORT = {
     "tally", "sequence", "tasks", "categories", "head_bytes", "progress", "stages", "answered", "seconds",
-    "events_per_second", "lag", "stopped", "resumed_at", "latency_p50", "latency_p99", "answers", "dead_letters", "state",
+    "events_per_second", "lag", "stopped", "resumed_at", "latency_p50", "latency_p99", "answers", "dead_letters",
+    "state",
 }  # fmt: skip
 
 APPENDER = """
