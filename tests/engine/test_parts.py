@@ -15,8 +15,8 @@ from speciate.stages import Seat
 HEADLESS = ("support", "density", "policy", "dead_letters")
 
 
-def resolved(tree, interval_ms=1000.0):
-    return resolve(parse({**tree, "commit": {"interval_ms": interval_ms}}), installed())
+def resolved(tree):
+    return resolve(parse(tree), installed())
 
 
 def headless(folder, *without):
@@ -92,21 +92,16 @@ def test_outputs_that_cannot_be_committed_together_are_refused(tmp_path, one):
 @pytest.mark.parametrize(("interval_ms", "told"), [(30_000.0, False), (30_001.0, True)])
 def test_a_commit_that_is_a_transaction_must_not_be_rare(tmp_path, interval_ms, told):
     """Whoever keeps a transaction open ends it after a while."""
-    resolution = transactional(resolved(make_tree(tmp_path), interval_ms), "sink", "dead_letters")
+    resolution = transactional(resolved(make_tree(tmp_path)), "sink", "dead_letters", interval_ms=interval_ms)
     if told:
         with pytest.raises(ConfigError, match=r"commit\.interval_ms is 30001: .* choose at most 30000"):
             Parts.of(resolution)
     else:
         assert Parts.of(resolution).answers.transactional
-    assert Parts.of(resolved(make_tree(tmp_path), interval_ms)).store is not None, "files are patient"
+    patient = make_tree(tmp_path, commit={"interval_ms": interval_ms})
+    assert Parts.of(resolved(patient)).store is not None, "files have no such limit"
 
 
 def test_stages_that_cannot_keep_tasks_apart_are_told(tmp_path):
     with pytest.raises(ConfigError, match=r"source 'jsonl' cannot keep 3 tasks apart"):
         Parts.of(resolved(make_tree(tmp_path)), Seat(2, 3))
-
-
-def test_a_transaction_is_not_kept_open_for_minutes(tmp_path):
-    resolution = transactional(resolved(make_tree(tmp_path)), "sink", "dead_letters", interval_ms=60_000.0)
-    with pytest.raises(ConfigError, match=r"commit.interval_ms is 60000: .* choose at most 30000"):
-        Parts.of(resolution)
