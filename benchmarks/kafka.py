@@ -15,6 +15,7 @@ turn, since other work on the machine only ever adds time.
 import argparse
 import asyncio
 import os
+from concurrent.futures import ProcessPoolExecutor
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -31,6 +32,12 @@ BATCH = 256
 INTERVAL_MS = 500
 ANSWER = b"x" * 330
 """As large as an assignment in JSON."""
+
+
+def heads_at_once(clusters: Clusters, events: np.ndarray, count: int) -> float:
+    """Events per second of so many heads together, each in a process of its own: what the machine has for them."""
+    with ProcessPoolExecutor(count) as pool:
+        return sum(pool.map(head_alone, [clusters] * count, [events] * count))
 
 
 def head_alone(clusters: Clusters, events: np.ndarray) -> float:
@@ -105,12 +112,13 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=6000)
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
-    alone, bare, rates = [], [], {(1, 1): [], (2, 2): [], (1, 2): []}
+    alone, both, bare, rates = [], [], [], {(1, 1): [], (2, 2): [], (1, 2): []}
     for number in range(options.rounds):
         clusters = Clusters(dimension=options.dimension, classes=options.categories, each=30, seed=number)
         events = clusters.events(options.events)
         with tempfile.TemporaryDirectory() as directory:
             alone.append(head_alone(clusters, events))
+            both.append(heads_at_once(clusters, events, 2))
             for (count, partitions), found in rates.items():
                 place = Path(directory) / f"{count}-{partitions}"
                 rate, loop = with_workers(clusters, events, place, count=count, partitions=partitions)
@@ -120,6 +128,7 @@ def main() -> None:
     one, two, threads = (max(rates[case]) for case in ((1, 1), (2, 2), (1, 2)))
     print(f"d = {options.dimension}, K = {options.categories}, {options.events:,} events, best of {options.rounds}")
     print(f"head alone                   {max(alone):9,.0f} events/s")
+    print(f"two heads alone at once      {max(both):9,.0f} events/s    {max(both) / max(alone):.2f} × one")
     print(f"bare consume-produce         {max(bare):9,.0f} messages/s")
     print(f"one worker, one partition    {one:9,.0f} answers/s   {one / limit:.0%} of the slower (aim 70 %)")
     print(f"two workers, one each        {two:9,.0f} answers/s   {two / one:.2f} × one (aim 1.6)")
