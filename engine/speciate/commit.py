@@ -14,7 +14,6 @@ from speciate_schemas import Commit, Position, Tally, TaskState
 CLOSING_SECONDS = 2.0
 """How long a transaction that nobody waits for any more may take to come to its end."""
 
-
 log = get_logger(__name__)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from speciate.config import Resolved
 from speciate.restore import latest
-from speciate.snapshot import Snapshot, whole_snapshots
+from speciate.snapshot import Snapshot, newest_whole
 from speciate.stages import Seat, Sink, StateStore, TransactionalSink, is_transactional
 from speciate.threads import in_thread
 from speciate_schemas import Position, Tally
@@ -69,7 +69,7 @@ async def _look_at_outputs(
 ) -> TaskView:
     """The outputs are the truth. They are asked last: so they are never behind the snapshot by mistake."""
     saved = store if resolved.decides else None
-    snapshot = None if saved is None else await in_thread(None, _newest, saved)
+    snapshot = None if saved is None else await in_thread(None, newest_whole, saved)
     ending = await answers.peek()
     position = ending.source
     if position is None and snapshot is not None:
@@ -101,10 +101,6 @@ def _look_at_store(resolved: Resolved, seat: Seat, answers: Sink, store: StateSt
         outputs=answers.describe(),
         state=store.describe(),
     )
-
-
-def _newest(store: StateStore) -> Snapshot | None:
-    return next(whole_snapshots(store), None)
 
 
 async def _with_lag(resolved: Resolved, seat: Seat, view: TaskView) -> TaskView:

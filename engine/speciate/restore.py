@@ -15,7 +15,7 @@ from speciate.forwarding import Forwarding
 from speciate.household import Household
 from speciate.logs import get_logger
 from speciate.parts import Parts
-from speciate.snapshot import Snapshot, whole_snapshots
+from speciate.snapshot import Snapshot, newest_whole
 from speciate.stages import StateStore
 from speciate.task import Task
 from speciate.threads import in_thread
@@ -107,7 +107,7 @@ async def begin(parts: Parts, home: Household, *, fresh: bool) -> Start:
 
 def latest(store: StateStore) -> tuple[Snapshot, Commit] | None:
     """The newest whole snapshot and the last commit: a snapshot's own, where it is the newer one."""
-    snapshot = next(whole_snapshots(store), None)
+    snapshot = newest_whole(store)
     # The commit after the snapshot: while another process runs, it is then never the older one by mistake.
     commit = store.load_commit()
     if snapshot is not None:

@@ -53,6 +53,11 @@ def whole_snapshots(store: StateStore) -> Iterator[Snapshot]:
             log.warning("snapshot is damaged, trying the one before it", sequence=sequence, reason=str(error))
 
 
+def newest_whole(store: StateStore) -> Snapshot | None:
+    """The newest snapshot that can be trusted, if there is one."""
+    return next(whole_snapshots(store), None)
+
+
 def prune(store: StateStore, keep: int) -> None:
     """Remove all but the newest snapshots."""
     for sequence in store.snapshots()[:-keep]:

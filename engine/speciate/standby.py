@@ -12,8 +12,8 @@ from speciate.household import Household
 from speciate.logs import get_logger
 from speciate.parts import Parts
 from speciate.restore import LEARN_ANEW, check_made_by
-from speciate.snapshot import Snapshot, whole_snapshots
-from speciate.stages import Record, StateStore, TransactionalSink, is_transactional
+from speciate.snapshot import newest_whole
+from speciate.stages import Record, TransactionalSink, is_transactional
 from speciate.task import Task
 from speciate.threads import in_thread
 from speciate_schemas import Answer
@@ -92,7 +92,7 @@ class Follower:
                 await self._fold(parts, piece)
 
     async def _open(self, parts: Parts, answers: TransactionalSink) -> AsyncIterator[Sequence[Answer]]:
-        snapshot = await in_thread(None, _newest, parts.needed_store)
+        snapshot = await in_thread(None, newest_whole, parts.needed_store)
         if snapshot is None:
             raise AwayError("nothing is saved of it yet")
         check_made_by(snapshot, self._home.resolved, LEARN_ANEW)
@@ -115,7 +115,3 @@ class Follower:
             # Shielded: a fold cut off half-way would leave a state that never was.
             await asyncio.shield(in_thread(None, self._task.refold, encoded, answers))
         self._folded.set()
-
-
-def _newest(store: StateStore) -> Snapshot | None:
-    return next(whole_snapshots(store), None)

@@ -14,7 +14,7 @@ from speciate.household import Household
 from speciate.logs import get_logger
 from speciate.parts import Parts
 from speciate.restore import LEARN_ANEW, Start, check_made_by
-from speciate.snapshot import Snapshot, whole_snapshots
+from speciate.snapshot import newest_whole
 from speciate.stages import Ending, Sink, StateStore, TransactionalSink
 from speciate.task import Task
 from speciate.threads import in_thread
@@ -52,11 +52,10 @@ async def _go_on(
         source = await parts.source.open(ending.source, ending.sequence)
         saved = max(await in_thread(None, store.snapshots), default=0)
         return Start(followed, _commit(ending, source), saved, Replay(None, ending.sequence), followed=True)
-    snapshot = await in_thread(None, _newest, store)
-    if snapshot is not None:
-        ending = _fitting(ending, snapshot.commit, answers, store)
+    snapshot = await in_thread(None, newest_whole, store)
     if snapshot is None:
         return await _learn_again(parts, answers, home, ending)
+    ending = _fitting(ending, snapshot.commit, answers, store)
     check_made_by(snapshot, home.resolved, LEARN_ANEW)
     made = snapshot.commit
     await parts.source.open(made.source, made.sequence)
@@ -120,10 +119,6 @@ def _forgotten(sink: Sink) -> StateDamagedError:
         "restore the state from a backup, or start over with a new output, and with the source's start where it should "
         "be"
     )
-
-
-def _newest(store: StateStore) -> Snapshot | None:
-    return next(whole_snapshots(store), None)
 
 
 def _fitting(ending: Ending, saved: Commit, answers: TransactionalSink, store: StateStore) -> Ending:

@@ -7,11 +7,9 @@ from speciate_plugins.kafka.headers import CONTENT_TYPE, content_type
 from speciate_plugins.kafka.options import KafkaSourceOptions
 from speciate_plugins.kafka.positions import Log
 from speciate_plugins.kafka.probing import probe
-from speciate_plugins.kafka.stopping import stop_client
+from speciate_plugins.kafka.stopping import STOP_SECONDS, stop_client
 from speciate_plugins.kafka.topics import count_partitions
 from speciate_schemas import Control, encode
-
-STOP_SECONDS = 5.0
 
 
 async def send(options: KafkaSourceOptions, number: int, control: Control) -> str:

@@ -1,14 +1,11 @@
 """What topics look like: how many partitions they have, how large a message they take, what they throw away."""
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from speciate_plugins.kafka.connection import KafkaConnection, client_arguments
-from speciate_plugins.kafka.failures import telling
-from speciate_plugins.kafka.stopping import stop_client
+from speciate_plugins.kafka.administering import administering
+from speciate_plugins.kafka.connection import KafkaConnection
 
-STOP_SECONDS = 5.0
 LIMIT = "max.message.bytes"
 CLEANUP = "cleanup.policy"
 
@@ -27,21 +24,13 @@ class Topic(NamedTuple):
 
 async def inspect_topics(options: KafkaConnection, names: Iterable[str]) -> dict[str, Topic]:
     """Those of the topics that there are."""
-    from aiokafka.admin import AIOKafkaAdminClient  # noqa: PLC0415
-
     wanted = sorted(set(names))
-    with telling(f"look at {', '.join(wanted)}", options):
-        admin = AIOKafkaAdminClient(**client_arguments(options))
-        try:
-            async with asyncio.timeout(options.request_timeout_ms / 1000):
-                await admin.start()
-                # All topics: to ask for one by its name can create it.
-                described = await admin.describe_topics()
-                found = {topic["topic"]: topic["partitions"] for topic in described}
-                there = [name for name in wanted if found.get(name)]
-                settings = await _settings(admin, there)
-        finally:
-            await stop_client(admin, STOP_SECONDS)
+    async with administering(options, f"look at {', '.join(wanted)}") as admin:
+        # All topics: to ask for one by its name can create it.
+        described = await admin.describe_topics()
+        found = {topic["topic"]: topic["partitions"] for topic in described}
+        there = [name for name in wanted if found.get(name)]
+        settings = await _settings(admin, there)
     return {name: _topic(found[name], settings.get(name, {})) for name in there}
 
 

@@ -15,7 +15,7 @@ from speciate_plugins.kafka.failures import telling
 from speciate_plugins.kafka.positions import Log
 from speciate_plugins.kafka.remedies import START_OVER
 from speciate_plugins.kafka.salvage import salvage
-from speciate_plugins.kafka.stopping import stop_client
+from speciate_plugins.kafka.stopping import STOP_SECONDS, stop_client
 from speciate_plugins.kafka.watchdog import Watchdog
 
 FETCH_BYTES = 16 << 20
@@ -30,7 +30,6 @@ FILL_RECORDS = 512
 """Most messages taken over from aiokafka at once: unpacking them holds up the loop."""
 LEAST_SHARE = 16
 """Of them for one log, however many logs there are."""
-STOP_SECONDS = 5.0
 
 
 class Span(NamedTuple):
@@ -175,11 +174,7 @@ class TaskReader:
     async def close(self) -> None:
         """Let go; never hangs."""
         self._watchdog.close()
-        stopping = asyncio.ensure_future(stop_client(self._consumer, STOP_SECONDS))
-        # Not awaited itself: a consumer whose broker is away cancels its own fetches, and that comes out of its `stop`.
-        await asyncio.wait([stopping])
-        if stopping.cancelled():
-            await stop_client(self._consumer._client, STOP_SECONDS)  # noqa: SLF001 - or its connections stay open
+        await stop_client(self._consumer, STOP_SECONDS)
 
 
 def check_within(log: Log, offset: int, span: Span) -> None:

@@ -6,13 +6,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from speciate.errors import ConfigError
-from speciate_plugins.kafka.connection import KafkaConnection, client_arguments
+from speciate_plugins.kafka.administering import administering
+from speciate_plugins.kafka.connection import KafkaConnection
 from speciate_plugins.kafka.failures import telling
 from speciate_plugins.kafka.needed import Needed
 from speciate_plugins.kafka.probing import probe
-from speciate_plugins.kafka.stopping import stop_client
 
-STOP_SECONDS = 5.0
 ASK_SECONDS = 0.1
 MOST_REPLICAS = 3
 """As many as survive one broker that is down while another one fails; more cost writes and give little."""
@@ -80,17 +79,9 @@ async def _members(admin: Any, group: str) -> list[Any]:
 
 @asynccontextmanager
 async def _admin(connection: KafkaConnection, doing: str, names: Iterable[str]) -> AsyncIterator[Any]:
-    from aiokafka.admin import AIOKafkaAdminClient  # noqa: PLC0415
-
     await probe(connection)
-    with telling(f"{doing} {', '.join(names)}", connection):
-        admin = AIOKafkaAdminClient(**client_arguments(connection))
-        try:
-            async with asyncio.timeout(connection.request_timeout_ms / 1000):
-                await admin.start()
-                yield admin
-        finally:
-            await stop_client(admin, STOP_SECONDS)
+    async with administering(connection, f"{doing} {', '.join(names)}") as admin:
+        yield admin
 
 
 def _check(verb: str, topic: str, connection: KafkaConnection, code: int, message: Sequence[str | None]) -> None:

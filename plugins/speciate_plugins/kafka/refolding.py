@@ -37,7 +37,7 @@ from speciate.household import Household
 from speciate.logs import get_logger
 from speciate.parts import Parts
 from speciate.plugins import Plugins
-from speciate.snapshot import whole_snapshots
+from speciate.snapshot import newest_whole
 from speciate.stages import Seat, StateStore
 from speciate.task import Task
 from speciate.threads import in_thread
@@ -256,7 +256,7 @@ class Refold:
 
 def _begun(seats: Sequence[_Seat]) -> list[Position]:
     """Where tasks began that have not answered anything: only their first snapshots know."""
-    newest = [next(whole_snapshots(seat.store), None) for seat in seats if seat.mark is None]
+    newest = [newest_whole(seat.store) for seat in seats if seat.mark is None]
     # One of a later record belongs to answers that are not in this topic.
     commits = [one.commit for one in newest if one is not None and not one.commit.sequence]
     return [commit.source for commit in commits if commit.source is not None]

@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
+STOP_SECONDS = 5.0
+"""What a client that holds nothing of value gets to stop in."""
 CUT_SECONDS = 2.0
 """Time for tasks that were cancelled to notice."""
 

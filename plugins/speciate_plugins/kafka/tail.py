@@ -13,9 +13,8 @@ from typing import Any, Self, TypeVar
 from speciate.errors import AwayError, ConfigError, StateMismatchError
 from speciate_plugins.kafka.connection import KafkaConnection, client_arguments
 from speciate_plugins.kafka.failures import telling
-from speciate_plugins.kafka.inspection import STOP_SECONDS
 from speciate_plugins.kafka.positions import Log
-from speciate_plugins.kafka.stopping import stop_client
+from speciate_plugins.kafka.stopping import STOP_SECONDS, stop_client
 
 PIECE = 1024
 FIRST_LOOK = 64
