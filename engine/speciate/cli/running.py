@@ -47,4 +47,6 @@ def _lines(report: Report) -> Iterator[str]:
         if spent.busy or spent.idle:
             waiting = f"idle {spent.idle:6.2f} s, backpressured {spent.backpressured:6.2f} s"
             yield f"{name + ':':<9}busy {spent.busy:6.2f} s, {waiting}"
-    yield f"answers in {report.answers}, dead letters in {report.dead_letters}, state in {report.state}"
+    # What hands events on has neither of the last two.
+    places = {"answers": report.answers, "dead letters": report.dead_letters, "state": report.state}
+    yield ", ".join(f"{name} in {place}" for name, place in places.items() if place)
