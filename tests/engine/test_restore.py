@@ -380,7 +380,8 @@ async def test_stopped_while_it_catches_up_nothing_is_lost(folder, tree, expecte
 
 
 async def test_another_list_of_files_is_refused(folder, tree):
-    assert await crash(tree, 30)
+    # To its end, where a snapshot names the file for certain: whether a crash leaves one is up to the threads.
+    await make_pipeline(tree).run()
     (folder / "other.jsonl").write_bytes(json_lines(EVENTS))
     changed = {**tree, "source": {"plugin": "jsonl", "paths": ["other.jsonl"]}}
     with pytest.raises(SourceError, match=r"was 'in\.jsonl' and is now 'other\.jsonl'"):
