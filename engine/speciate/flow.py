@@ -1,4 +1,4 @@
-"""The flow: source → encoder → head → sink, each a task of its own, joined by bounded queues.
+"""The flow: source → decoder → encoder → head → sink, each a task of its own, joined by bounded queues.
 
 The event loop only hands batches on; reading, encoding, deciding and writing happen on threads. A slow stage makes
 the ones before it wait, so memory stays flat. Order is kept from end to end.
@@ -14,23 +14,21 @@ import msgspec
 import numpy as np
 
 from speciate.admission import limit_size
+from speciate.batching import EncoderStage
 from speciate.cadence import Cadence
 from speciate.channel import Channel, Overflow
 from speciate.commit import CommitPoint, Committer
-from speciate.encoding import encode_records
 from speciate.errors import StateMismatchError
 from speciate.pacing import Pacer
 from speciate.parts import Parts
 from speciate.restore import Start
-from speciate.stages import Encoder, Record
+from speciate.stages import Record
 from speciate.task import Outcome, Task
 from speciate.threads import P, T, in_thread
 from speciate.timing import LatencyHistogram, StageTimes
 from speciate_schemas import PipelineConfig, Tally
 
 EMISSIONS_WAITING = 2
-
-Encoding = asyncio.Queue[asyncio.Future[tuple[Sequence[Record], float]] | None]
 
 
 class Emission(NamedTuple):
@@ -60,11 +58,17 @@ class Flow:
         self._pacer = Pacer(config.run.pace)
         self._arrived = self._channel(config.run.overflow)
         self._ready = self._arrived if parts.encoder is None else self._channel("block")
+        self._encoder = parts.encoder and EncoderStage(parts.encoder, config.run, self._arrived, self._ready)
         self._emissions: asyncio.Queue[Emission | None] = asyncio.Queue(EMISSIONS_WAITING)
         self._head_thread = ThreadPoolExecutor(1, thread_name_prefix="head")
-        self._encoder_pool = ThreadPoolExecutor(config.run.encode_workers, thread_name_prefix="encoder")
         self._last_read = (start.task.sequence, start.commit.source)
-        self.times = {name: StageTimes() for name in ("source", "encoder", "head", "sink")}
+        self.times = {
+            "source": StageTimes(),
+            "decoder": self._encoder.decoding if self._encoder else StageTimes(),
+            "encoder": self._encoder.encoding if self._encoder else StageTimes(),
+            "head": StageTimes(),
+            "sink": StageTimes(),
+        }
         self.latency = LatencyHistogram()
         self._stopping = False
         self.answered = 0
@@ -87,16 +91,15 @@ class Flow:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._read())
-                if self._parts.encoder is not None:
-                    encoding: Encoding = asyncio.Queue(self._run.encode_workers)
-                    group.create_task(self._encode(self._parts.encoder, encoding))
-                    group.create_task(self._forward(encoding))
+                if self._encoder:
+                    group.create_task(self._encoder.run())
                 group.create_task(self._decide())
                 group.create_task(self._emit())
         finally:
             # Off the loop: a batch under way may take long, and signals must be heard meanwhile.
             await asyncio.to_thread(self._head_thread.shutdown)
-            await asyncio.to_thread(self._encoder_pool.shutdown)
+            if self._encoder:
+                await asyncio.to_thread(self._encoder.shutdown)
 
     def _channel(self, overflow: Overflow) -> Channel:
         run = self._run
@@ -116,13 +119,15 @@ class Flow:
             if not records:
                 break
             await self.start.replay.match(records)
-            now = time.perf_counter()
             for record in records:
-                record.received = now
                 if record.answer is None:
                     limit_size(record, self._run.max_event_bytes)
             self._last_read = (records[-1].sequence + 1, records[-1].position)
             async for due in self._paced(records):
+                # Not before: time that a recording is held back for its pace is no latency.
+                now = time.perf_counter()
+                for record in due:
+                    record.received = now
                 with times.measure("backpressured"):
                     await self._arrived.put(due)
         self._arrived.close()
@@ -139,30 +144,6 @@ class Flow:
     def _paced(self, records: Sequence[Record]) -> AsyncIterator[Sequence[Record]]:
         """What was answered before a restart is not replayed in time again."""
         return self._pacer.release(records, unpaced_before=self.start.replay.until)
-
-    async def _encode(self, encoder: Encoder, encoding: Encoding) -> None:
-        """Queue → encoder, several batches at once; `_forward` takes them in order."""
-        times = self.times["encoder"]
-        while True:
-            with times.measure("idle"):
-                records = await self._arrived.get(self._run.batch_events, linger=self._linger)
-            if not records:
-                break
-            future = in_thread(self._encoder_pool, _timed_encode, records, encoder)
-            # Looked at here too: when another stage has failed nobody awaits it any more.
-            future.add_done_callback(lambda done: done.cancelled() or done.exception())
-            with times.measure("backpressured"):
-                await encoding.put(future)
-        await encoding.put(None)
-
-    async def _forward(self, encoding: Encoding) -> None:
-        """Encoder → queue, in the order the batches came."""
-        times = self.times["encoder"]
-        while (future := await encoding.get()) is not None:
-            records, seconds = await future
-            times.busy += seconds
-            await self._ready.put(records)
-        self._ready.close()
 
     async def _decide(self) -> None:
         """Queue → head → outcomes, with a commit point wherever one is due."""
@@ -260,9 +241,5 @@ class Flow:
 
     @property
     def _linger(self) -> float:
-        return self._run.linger_ms / 1000.0
-
-
-def _timed_encode(records: Sequence[Record], encoder: Encoder) -> tuple[Sequence[Record], float]:
-    start = time.perf_counter()
-    return encode_records(records, encoder), time.perf_counter() - start
+        """How long the head waits for company; behind an encoder not at all: that has made the batch."""
+        return 0.0 if self._encoder else self._run.linger_ms / 1000.0

@@ -10,13 +10,14 @@ density called `mine`. The module then says, with the stage's hook, how it is co
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pluggy
 
-from speciate.stages import Density, Encoder, Policy, Seat, Share, Sink, Source, StateStore, Vector
+from speciate.stages import Density, Encoder, Policy, Seat, Share, Sink, Source, StateStore, Trainer, Vector
 from speciate_schemas import Control, Position, Strict
 
 PROJECT = "speciate"
@@ -66,12 +67,20 @@ class Provider(Generic[StageT_co]):
     behind: Callable[[Any, Seat, Position | None], Awaitable[int | None]] | None = None
     """For a source whose end can be looked up: about how many records of a task's input come after a position (None:
     all of them); None if it cannot tell."""
+    files: tuple[str, ...] = ()
+    """For an encoder: the options that name files it reads; a model bundle takes copies of them along."""
+    training: type[Strict] | None = None
+    """For an encoder that can be trained: the options of `[training]`, as `options` is those of its own section."""
+    trainer: Callable[[Any, Any, Path], Trainer] | None = None
+    """For an encoder that can be trained: makes a trainer from its options, those of `[training]`, and a folder in
+    which it finds again whatever it has kept there before. Without `[training]` there are none of those: it will not be
+    asked to train, but for features and to save the encoder as it is."""
     requires: tuple[str, ...] = ()
     """Modules that must be importable for it to work."""
     install: str = ""
     """What to give to pip when one of them is missing, such as `speciate[parquet]`."""
     suffixes: tuple[str, ...] = ()
-    """For a source that reads files: the file name endings it understands."""
+    """For a source that reads files: the file name endings it understands; a slash for a folder."""
     tune: Callable[[Any, Held], Sequence[Any]] | None = None
     """For a policy with options that can be `"auto"`: the options to try, given those written and what was held out,
     ordered by how readily they give birth. None at all if nothing is `"auto"`. Where nothing novel could be held out,

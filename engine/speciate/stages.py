@@ -4,14 +4,25 @@ Sources and sinks are asynchronous; one that blocks on files derives from `speci
 and policies are plain functions of arrays that the engine runs off the event loop.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from speciate.errors import EventError
-from speciate_schemas import Answer, Array, Commit, DeadLetter, Event, ImageEvent, Position, Refolded
+from speciate_schemas import (
+    Answer,
+    Array,
+    Commit,
+    DeadLetter,
+    Event,
+    ImageEvent,
+    Position,
+    Refolded,
+    TrainingReport,
+)
 
 Output = Answer | DeadLetter | Event | Refolded
 """What a sink takes: answers, dead letters, from a pipeline without a head the events themselves, and into a log word
@@ -33,6 +44,7 @@ class Record:
         "origin",
         "original",
         "position",
+        "prepared",
         "received",
         "sequence",
     )
@@ -63,6 +75,8 @@ class Record:
         """Why there is no usable event."""
         self.answer: Answer | None = None
         """The answer that was committed for it before a restart."""
+        self.prepared: npt.NDArray[Any] | None = None
+        """An image decoded for the encoder, until it is encoded."""
         self.features: npt.NDArray[Any] | None = None
         """The encoder's output, for an image."""
         self.received = 0.0
@@ -127,12 +141,50 @@ class Source(Protocol):
 
 
 class Encoder(Protocol):
-    """Turns images into feature vectors; a pure function, called from several threads."""
+    """Turns images into feature vectors in two steps, both pure: each image by itself, then a batch at once."""
 
-    dimension: int
+    @property
+    def dimension(self) -> int:
+        """Length of a feature vector; known after `load`."""
 
-    def encode(self, images: Sequence[ImageEvent]) -> Sequence[npt.NDArray[Any] | EventError]:
-        """One vector an image, in order; an image that cannot be used gets its error instead."""
+    def load(self) -> None:
+        """Load what is heavy, such as weights; called before all else, off the event loop. Once is enough."""
+
+    def prepare(self, image: ImageEvent) -> npt.NDArray[Any]:
+        """Decode an image to what `encode` takes; called from several threads. Raises `EventError` if it cannot."""
+
+    def encode(self, prepared: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """One vector an image, as the rows of a matrix, in order; one call at a time."""
+
+
+Watch = Callable[[int, int, str], None]
+"""Told how much is done, of how much, and a word on it."""
+
+
+class Trainer(Protocol):
+    """Trains an encoder on labelled images; what it has done is kept in a folder, so that it can be gone on with."""
+
+    @property
+    def observed(self) -> int:
+        """How many images are taken in, by earlier attempts too."""
+
+    def prepare(self, image: ImageEvent) -> npt.NDArray[Any]:
+        """As `Encoder.prepare`."""
+
+    def observe(self, prepared: Sequence[npt.NDArray[Any]]) -> None:
+        """Take in more images, in order: compute and keep whatever training does not change."""
+
+    def train(self, classes: npt.NDArray[np.int64], watch: Watch) -> TrainingReport:
+        """Train on everything taken in; an image's class is at its place. Tells how many epochs are done."""
+
+    def frozen_features(self) -> npt.NDArray[Any]:
+        """One vector for each image taken in, by the encoder as it was before training."""
+
+    def features(self) -> npt.NDArray[Any]:
+        """One vector for each image taken in, by the trained encoder."""
+
+    def save(self, folder: Path) -> dict[str, str]:
+        """Write what was trained into a folder: the encoder's options that name files, with the names."""
 
 
 class DensityState(NamedTuple):

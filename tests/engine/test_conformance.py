@@ -1,22 +1,26 @@
 """The conformance checks notice plugins that break a law."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from speciate.conformance import check_density, check_policy, check_sink, check_source, check_store
+from speciate.conformance import check_density, check_encoder, check_policy, check_sink, check_source, check_store
+from speciate.errors import EncodeError, EventError
 from speciate.screening import ExactScreening
 from speciate.stages import Choice, DensityState, Record
 from speciate_plugins.densities.nearest_mean import NearestMean, NearestMeanOptions
+from speciate_plugins.encoders.thumbnail import ThumbnailEncoder, ThumbnailOptions
 from speciate_plugins.policies.dp import DirichletOptions, DirichletPolicy
 from speciate_plugins.sinks.appending import FileOptions
 from speciate_plugins.sinks.jsonl import JsonLinesSink
 from speciate_plugins.sources.jsonl import JsonLinesSource
 from speciate_plugins.sources.streams import StreamOptions
 from speciate_plugins.stores.directory import DirectoryOptions, DirectoryStore
-from speciate_schemas import Assignment, FeatureEvent, Position, encode
+from speciate_schemas import Assignment, FeatureEvent, ImageEvent, Position, encode
 
 
 @pytest.fixture
@@ -369,3 +373,316 @@ class Barren(DirichletPolicy):
 def test_a_broken_policy_is_noticed(kind, law) -> None:
     with pytest.raises(AssertionError, match=law):
         check_policy(lambda: kind(DirichletOptions()))
+
+
+class Unmeasured(ThumbnailEncoder):
+    """Does not know how long a vector is."""
+
+    def load(self) -> None:
+        self.dimension = 0
+
+
+class Mismeasured(ThumbnailEncoder):
+    """Is wrong about how long a vector is."""
+
+    def encode(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+        return super().encode(prepared)[:, 1:]
+
+
+class Growing(ThumbnailEncoder):
+    """Gets longer vectors each time it is loaded."""
+
+    loads = 0
+
+    def load(self) -> None:
+        self.loads += 1
+        self.dimension = self._size**2 + self.loads
+
+    def encode(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+        return np.pad(np.stack(prepared), ((0, 0), (0, self.loads)))
+
+
+class Reweighted(ThumbnailEncoder):
+    """Gets other weights each time it is loaded."""
+
+    weight = 0.5
+
+    def load(self) -> None:
+        self.weight *= 2
+
+    def encode(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+        return super().encode(prepared) * self.weight
+
+
+class Individual(ThumbnailEncoder):
+    """Differs from all others of its kind."""
+
+    made = count(1)
+
+    def __init__(self, options: ThumbnailOptions) -> None:
+        super().__init__(options)
+        self._weight = next(self.made)
+
+    def encode(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+        return super().encode(prepared) * self._weight
+
+
+class Tiring(ThumbnailEncoder):
+    """Sees less each time."""
+
+    sight = 1.0
+
+    def prepare(self, image: ImageEvent) -> np.ndarray:
+        self.sight *= 0.9
+        return super().prepare(image) * self.sight
+
+
+class Told(ThumbnailEncoder):
+    """Looks at the label."""
+
+    def prepare(self, image: ImageEvent) -> np.ndarray:
+        return super().prepare(image) + len(image.label or "")
+
+
+class Listing(ThumbnailEncoder):
+    """Prepares something that is no array."""
+
+    def prepare(self, image: ImageEvent) -> list[float]:
+        return super().prepare(image).tolist()
+
+
+class Overwriting(ThumbnailEncoder):
+    """Prepares every image in the same place."""
+
+    def __init__(self, options: ThumbnailOptions) -> None:
+        super().__init__(options)
+        self._place = np.zeros(self.dimension, np.float32)
+
+    def prepare(self, image: ImageEvent) -> np.ndarray:
+        self._place[:] = super().prepare(image)
+        return self._place
+
+
+class Racing(Overwriting):
+    """Prepares every image in the same place, and copies it too late."""
+
+    def prepare(self, image: ImageEvent) -> np.ndarray:
+        place = super().prepare(image)
+        time.sleep(0.001)
+        return place.copy()
+
+
+class Scribbling(ThumbnailEncoder):
+    """Changes what it is given."""
+
+    def encode(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+        rows = super().encode(prepared)
+        prepared[0][0] += 1.0
+        return rows
+
+
+class Recycling(ThumbnailEncoder):
+    """Gives the same rows out again and again."""
+
+    def __init__(self, options: ThumbnailOptions) -> None:
+        super().__init__(options)
+        self._rows = np.zeros((100, self.dimension), np.float32)
+
+    def encode(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+        self._rows[: len(prepared)] = prepared
+        return self._rows[: len(prepared)]
+
+
+class Single(ThumbnailEncoder):
+    """Encodes one image, however many there are."""
+
+    def encode(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+        return super().encode(prepared[:1])
+
+
+class Backwards(ThumbnailEncoder):
+    """Begins with the last."""
+
+    def encode(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+        return super().encode(prepared)[::-1]
+
+
+class Whole(ThumbnailEncoder):
+    """Gives numbers that are no floats."""
+
+    def encode(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+        return (255 * super().encode(prepared)).astype(np.int64)
+
+
+class Overflowing(ThumbnailEncoder):
+    """Gives numbers that are none."""
+
+    def encode(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+        return np.where(super().encode(prepared) > 0.9, np.inf, 0.0)
+
+
+class Sociable(ThumbnailEncoder):
+    """Looks at the neighbours, a little."""
+
+    def encode(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+        rows = super().encode(prepared)
+        return rows + 0.01 * rows.mean(axis=0)
+
+
+class Impressed(ThumbnailEncoder):
+    """Looks at the size of the batch."""
+
+    def encode(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+        return super().encode(prepared) * (1.0 + 0.01 * len(prepared))
+
+
+class Dropping(ThumbnailEncoder):
+    """Leaves out features by chance, as a network does while it is trained."""
+
+    chance = np.random.default_rng(0)
+
+    def encode(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+        rows = super().encode(prepared)
+        return rows * (self.chance.random(rows.shape) > 0.1)
+
+
+class Blind(ThumbnailEncoder):
+    """Has the same features for everything."""
+
+    def encode(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+        return np.ones((len(prepared), self.dimension))
+
+
+class Refusing(ThumbnailEncoder):
+    """What is wrong with how it refuses is told by those below."""
+
+    def prepare(self, image: ImageEvent) -> np.ndarray:
+        try:
+            return super().prepare(image)
+        except EventError as error:
+            return self.refuse(image, error)
+
+    def refuse(self, image: ImageEvent, error: EventError) -> np.ndarray:
+        raise NotImplementedError
+
+
+class Indulgent(Refusing):
+    """Takes what is no image for a black one."""
+
+    def refuse(self, image: ImageEvent, error: EventError) -> np.ndarray:
+        if bytes(image.image[:4]) == b"\x89PNG" or not image.image:
+            raise error
+        return np.zeros(self.dimension, np.float32)
+
+
+class Hollow(Refusing):
+    """Takes nothing at all for a black image."""
+
+    def refuse(self, image: ImageEvent, error: EventError) -> np.ndarray:
+        if image.image:
+            raise error
+        return np.zeros(self.dimension, np.float32)
+
+
+class Completing(Refusing):
+    """Takes what was cut off for black."""
+
+    def refuse(self, image: ImageEvent, error: EventError) -> np.ndarray:
+        if bytes(image.image[:4]) != b"\x89PNG":
+            raise error
+        return np.zeros(self.dimension, np.float32)
+
+
+class Rough(Refusing):
+    """Lets through whatever was raised."""
+
+    def refuse(self, image: ImageEvent, error: EventError) -> np.ndarray:
+        raise ValueError(str(error))
+
+
+class Speechless(Refusing):
+    """Does not say why."""
+
+    def refuse(self, image: ImageEvent, error: EventError) -> np.ndarray:
+        raise EncodeError
+
+
+class Counting(Refusing):
+    """Counts what it refuses."""
+
+    def __init__(self, options: ThumbnailOptions) -> None:
+        super().__init__(options)
+        self._numbers: Iterator[int] = count(1)
+
+    def refuse(self, image: ImageEvent, error: EventError) -> np.ndarray:
+        raise EncodeError(f"refused image number {next(self._numbers)}")
+
+
+class Pointing(Refusing):
+    """Names a place in memory which by chance is the same again."""
+
+    def refuse(self, image: ImageEvent, error: EventError) -> np.ndarray:
+        raise EncodeError("cannot identify <_io.BytesIO object at 0x7f3a5c0b1e40>")
+
+
+class Offended(Refusing):
+    """Goes on with less care once it was given no image."""
+
+    care = 1.0
+
+    def refuse(self, image: ImageEvent, error: EventError) -> np.ndarray:
+        self.care = 0.5
+        raise error
+
+    def encode(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+        return super().encode(prepared) * self.care
+
+
+@pytest.mark.parametrize(
+    ("kind", "law"),
+    [
+        (Unmeasured, "dimension must be known after load"),
+        (Mismeasured, "as long as dimension says"),
+        (Growing, "to load twice must not change the dimension"),
+        (Reweighted, "loaded twice, images must have the same features"),
+        (Individual, "from another instance, images must have the same features"),
+        (Tiring, "image 0 prepared again must have the same bits"),
+        (Told, "not by the id, stream, time or label"),
+        (Listing, "prepare must give an array, not a list"),
+        (Overwriting, "must not change when other images are prepared"),
+        (Racing, "several threads at once"),
+        (Scribbling, "encode must not change what it is given"),
+        (Recycling, "rows must not change when other images are encoded"),
+        (Single, "encode must give one row an image"),
+        (Backwards, "must have the features they have alone, in order"),
+        (Whole, "features must be floats, not int64"),
+        (Overflowing, "features must be finite"),
+        (Sociable, "must have the features they have alone"),
+        (Impressed, "must have the features they have alone"),
+        (Dropping, "must have the features they have alone"),
+        (Blind, "have all the same features"),
+        (Indulgent, "what is no image must be refused by prepare"),
+        (Hollow, "an image without bytes must be refused by prepare"),
+        (Completing, "the first half of image 0 must be refused by prepare"),
+        (Rough, "with an EventError, not with ValueError"),
+        (Speechless, "must be refused with a reason"),
+        (Counting, "in the same words each time, not: EncodeError: refused image number 1 / "),
+        (Pointing, "must name no address in memory"),
+        (Offended, "after images were refused, images must have the same features"),
+    ],
+)
+def test_a_broken_encoder_is_noticed(kind, law) -> None:
+    with pytest.raises(AssertionError, match=law):
+        check_encoder(lambda: kind(ThumbnailOptions(size=8)))
+
+
+def test_an_encoder_that_is_right_passes_and_one_that_is_nearly_right_if_that_is_allowed() -> None:
+    check_encoder(lambda: ThumbnailEncoder(ThumbnailOptions(size=8)), tolerance=0.0)
+    check_encoder(lambda: Sociable(ThumbnailOptions(size=8)), tolerance=0.1)
+
+
+def test_an_encoder_is_checked_with_two_images_that_it_takes() -> None:
+    with pytest.raises(AssertionError, match="at least 2 images"):
+        check_encoder(lambda: ThumbnailEncoder(ThumbnailOptions()), [b"alone"])
+    with pytest.raises(AssertionError, match=r"image 0 is refused .* check with images that the encoder takes"):
+        check_encoder(lambda: ThumbnailEncoder(ThumbnailOptions()), [b"raw", b"pixels"])

@@ -1,43 +1,55 @@
 """Encoding: each image gets its features or its error, whatever the others of its batch do."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import feature, record
 
-from speciate.encoding import encode_records
+from speciate.encoding import BATCH_IMAGES, OneAtATime, encode_records
 from speciate.errors import DecodeError, EncodeError, FeatureError, PluginError
 from speciate_schemas import ForgetCategory, ImageEvent
 
 
 class Encoder:
-    """Fails in every way an encoder can: by an error for one image, or by raising for the batch it is in."""
+    """Fails in every way an encoder can: on an image alone, or by raising for the batch it is in."""
 
     dimension = 1
 
     def __init__(self):
         self.batches = []
 
-    def encode(self, images):
-        kinds = [bytes(image.image).decode() for image in images]
+    def load(self):
+        self.loaded = True
+
+    def prepare(self, image):
+        kind = bytes(image.image).decode()
+        if kind == "error":
+            raise EncodeError("told")
+        if kind == "stumble":
+            raise KeyError("orientation")
+        return np.frombuffer(kind.encode(), np.uint8)
+
+    def encode(self, prepared):
+        kinds = [one.tobytes().decode() for one in prepared]
         self.batches.append(kinds)
         if "memory" in kinds:
             raise MemoryError
         for kind, error in {"raise": ZeroDivisionError("odd"), "ours": FeatureError("ours")}.items():
             if kind in kinds:
                 raise error
-        if "lose" in kinds:
-            return []
-        return [EncodeError("told") if kind == "error" else np.array([len(kind)]) for kind in kinds]
+        return np.array([[len(kind)] for kind in kinds if kind != "lose"])
 
 
 def image(sequence, kind, **more):
     return record(sequence, ImageEvent(id=str(sequence), image=memoryview(kind.encode())), **more)
 
 
-ERRORS = {"raise": EncodeError, "ours": FeatureError, "error": EncodeError}
-kinds = st.sampled_from(["good", "fine", "raise", "ours", "error", "feature", "control", "damaged"])
+ERRORS = {"raise": EncodeError, "ours": FeatureError, "error": EncodeError, "stumble": EncodeError}
+kinds = st.sampled_from(["good", "fine", "raise", "ours", "error", "stumble", "feature", "control", "damaged"])
 
 
 def made(sequence, kind):
@@ -66,6 +78,7 @@ def test_the_image_at_fault_carries_its_error_and_no_other(drawn):
         else:
             assert one.features is None
             assert isinstance(one.error, DecodeError) == (kind == "damaged")
+        assert one.prepared is None
 
 
 def test_a_good_batch_is_encoded_at_once_and_a_batch_without_images_not_at_all():
@@ -90,8 +103,37 @@ def test_without_an_encoder_images_pass_as_they_are():
 
 
 def test_an_encoder_that_loses_images_is_at_fault_itself():
-    with pytest.raises(PluginError, match="answered 2 images with 0 results"):
+    with pytest.raises(PluginError, match=r"answered 2 images with features of shape \(1, 1\)"):
         encode_records([image(0, "lose"), image(1, "good")], Encoder())
+
+
+def test_more_images_than_a_batch_are_encoded_in_parts_and_in_order():
+    encoder = Encoder()
+    records = [image(place, "x" * (place % 7 + 1)) for place in range(2 * BATCH_IMAGES + 3)]
+    encode_records(records, encoder)
+    assert [len(batch) for batch in encoder.batches] == [BATCH_IMAGES, BATCH_IMAGES, 3]
+    assert [int(one.features[0]) for one in records] == [place % 7 + 1 for place in range(len(records))]
+
+
+def test_an_encoder_that_tasks_share_has_one_batch_at_a_time():
+    class Watched(Encoder):
+        inside = most = 0
+
+        def encode(self, prepared):
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+            time.sleep(0.002)
+            self.inside -= 1
+            return super().encode(prepared)
+
+    shared = OneAtATime(watched := Watched())
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda place: encode_records([image(place, "good")], shared)[0], range(20)))
+    assert all(one.features.tolist() == [4] for one in done)
+    assert watched.most == 1
+    shared.load()
+    assert watched.loaded
+    assert shared.dimension == 1
 
 
 def test_a_machine_without_memory_is_no_fault_of_the_image():

@@ -48,7 +48,11 @@ def test_installing_the_core_is_quick(fresh_environment: FreshEnvironment, recor
 def test_its_plugins_are_listed_as_usable(environment: FreshEnvironment, tmp_path: Path) -> None:
     theirs = [plugin for plugin in listed(environment, tmp_path) if plugin["package"] == PACKAGE]
     common = {"package": PACKAGE, "version": "0.3.0", "usable": True, "problem": None}
-    assert theirs == [{"stage": "policy", "name": "cautious", **common}, {"stage": "sink", "name": "csv", **common}]
+    assert theirs == [
+        {"stage": "encoder", "name": "colour-histogram", **common},
+        {"stage": "policy", "name": "cautious", **common},
+        {"stage": "sink", "name": "csv", **common},
+    ]
 
 
 def test_its_pipeline_runs(environment: FreshEnvironment, example: Path) -> None:

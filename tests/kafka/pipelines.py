@@ -356,8 +356,9 @@ def write_picture_support(folder: Path) -> None:
     rng = np.random.default_rng(7)
     labels = np.repeat(np.arange(KNOWN), 20)
     images = [ImageEvent(id=str(number), image=memoryview(picture(rng, kind))) for number, kind in enumerate(labels)]
-    features = ThumbnailEncoder(ThumbnailOptions(size=SIZE)).encode(images)
-    np.savez(folder / "support.npz", features=np.stack(features), labels=labels)
+    encoder = ThumbnailEncoder(ThumbnailOptions(size=SIZE))
+    features = encoder.encode([encoder.prepare(image) for image in images])
+    np.savez(folder / "support.npz", features=features, labels=labels)
 
 
 async def _produce(servers: str, topic: str, found: Sequence[Message]) -> None:

@@ -7,9 +7,10 @@ A broken law raises `AssertionError` with a sentence saying which. The built-in 
 """
 
 from speciate.conformance.densities import check_density
+from speciate.conformance.encoders import check_encoder
 from speciate.conformance.policies import check_policy
 from speciate.conformance.sinks import check_sink
 from speciate.conformance.sources import check_source
 from speciate.conformance.stores import check_store
 
-__all__ = ["check_density", "check_policy", "check_sink", "check_source", "check_store"]
+__all__ = ["check_density", "check_encoder", "check_policy", "check_sink", "check_source", "check_store"]

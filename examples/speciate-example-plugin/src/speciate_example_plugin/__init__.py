@@ -1,1 +1,1 @@
-"""Two plugins for Speciate, written by somebody who is not Speciate."""
+"""Three plugins for Speciate, written by somebody who is not Speciate."""

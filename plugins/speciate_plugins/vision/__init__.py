@@ -1,0 +1,1 @@
+"""What the encoders of images share: decoding, cutting to size, models and their training."""
