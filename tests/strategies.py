@@ -84,7 +84,8 @@ run_options = st.builds(
     queue_bytes=st.integers(1, 10**12),
     overflow=st.sampled_from(["block", "drop-oldest", "drop-newest"]),
     pace=st.sampled_from(["max", "original"]) | st.floats(0, 1e9, exclude_min=True),
-    encode_workers=st.integers(1, 64),
+    decode_workers=st.none() | st.integers(1, 64),
+    encode_events=st.integers(1, 10**6),
     max_event_bytes=st.integers(1, 1 << 26),
     universe=st.sampled_from(["partition", "stream", "shared"]),
     standby=st.integers(0, 100),
@@ -97,6 +98,7 @@ commit_options = st.builds(
     snapshot_events=st.integers(1, 10**9),
     snapshots_kept=st.integers(2, 100),
 )
+model_options = st.builds(schemas.ModelOptions, path=names)
 
 fractions = st.floats(0, 1)
 positive = st.integers(1, 2**31)
@@ -210,6 +212,52 @@ run_infos = st.builds(
     finished=words,
 )
 
+hashes = st.binary(min_size=32, max_size=32).map(bytes.hex)
+file_names = st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,12}", fullmatch=True)
+said = st.dictionaries(words, words, max_size=2)
+measured = st.dictionaries(words, numbers, max_size=2)
+epochs = st.builds(
+    schemas.Epoch,
+    number=positive,
+    learning_rate=numbers,
+    loss=numbers,
+    held_loss=st.none() | numbers,
+    held_accuracy=st.none() | fractions,
+)
+training_reports = st.builds(
+    schemas.TrainingReport,
+    options=options,
+    epochs=st.lists(epochs, max_size=3),
+    kept_epoch=counts,
+    stopped_early=st.booleans(),
+    images=counts,
+    held_out=counts,
+    classes=counts,
+    parameters=counts,
+    trunk_seconds=numbers,
+    training_seconds=numbers,
+)
+support_cards = st.builds(
+    schemas.SupportCard,
+    source=options,
+    events=counts,
+    classes=st.dictionaries(words, counts, max_size=3),
+    sha256=hashes,
+)
+cards = st.builds(
+    schemas.Card,
+    support=support_cards,
+    training=st.none() | training_reports,
+    estimated=measured,
+    estimated_frozen=measured,
+    policy=options,
+    versions=said,
+    hardware=said,
+    created=words,
+    seconds=numbers,
+)
+sealed_files = st.builds(schemas.SealedFile, bytes=counts, sha256=hashes)
+
 STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
     schemas.Array: arrays,
     schemas.FeatureEvent: st.builds(
@@ -290,6 +338,7 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
     ),
     schemas.RunOptions: run_options,
     schemas.CommitOptions: commit_options,
+    schemas.ModelOptions: model_options,
     schemas.PipelineConfig: st.builds(
         schemas.PipelineConfig,
         source=options,
@@ -300,8 +349,33 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
         store=st.none() | options,
         support=st.none() | options,
         encoder=st.none() | options,
+        model=st.none() | model_options,
         run=run_options,
         commit=commit_options,
+    ),
+    schemas.FitConfig: st.builds(
+        schemas.FitConfig,
+        support=options,
+        density=options,
+        policy=options,
+        encoder=st.none() | options,
+        training=st.none() | options,
+    ),
+    schemas.Epoch: epochs,
+    schemas.TrainingReport: training_reports,
+    schemas.SupportCard: support_cards,
+    schemas.Card: cards,
+    schemas.SealedFile: sealed_files,
+    schemas.BundleManifest: st.builds(
+        schemas.BundleManifest,
+        sha256=hashes,
+        encoder=st.none() | options,
+        encoder_files=st.dictionaries(words, file_names, max_size=2),
+        dimension=positive,
+        files=st.dictionaries(file_names, sealed_files, max_size=2),
+        fingerprint=hashes,
+        plugins=said,
+        card=cards,
     ),
     schemas.SupportRule: support_rules,
     schemas.DataOptions: data_options,

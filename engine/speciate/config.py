@@ -7,17 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from speciate.bundle import Bundle, is_bundle
 from speciate.errors import ConfigError, PluginError
 from speciate.hooks import Provider
+from speciate.logs import get_logger
 from speciate.plugins import Plugins
 from speciate.stages import Seat
-from speciate_schemas import CommitOptions, PipelineConfig, RunOptions, Strict, decode, encode
+from speciate_schemas import CommitOptions, ModelOptions, PipelineConfig, RunOptions, Strict, decode, encode
+
+log = get_logger(__name__)
 
 StrictT = TypeVar("StrictT", bound=Strict)
 
@@ -33,9 +38,11 @@ SECTION_STAGES = {
 }
 """Which stage a plugin named in a section must belong to."""
 
-FOLD_SECTIONS = ("support", "encoder", "density", "policy")
-"""The sections that shape the state: a state made with others cannot be gone on with."""
+OWN_SECTIONS: dict[str, type[Strict]] = {"model": ModelOptions, "run": RunOptions, "commit": CommitOptions}
+"""The sections that name no plugin."""
 
+FOLD_SECTIONS = ("support", "encoder", "density", "policy")
+"""The sections that shape the state: a state made with others cannot be gone on with. A model stands in for them."""
 
 HEAD_SECTIONS = ("support", "policy", "dead_letters", "store")
 """The sections that [density] needs; together they make a head, its state, and a place for what it cannot use."""
@@ -72,6 +79,8 @@ class Resolved:
 
     config: PipelineConfig
     sections: dict[str, Chosen]
+    bundle: Bundle | None = None
+    """The model in use, verified; its encoder, density and policy are among the sections."""
 
     def __getitem__(self, section: str) -> Chosen:
         return self.sections[section]
@@ -79,11 +88,14 @@ class Resolved:
     @property
     def fold(self) -> dict[str, Any]:
         """What the state depends on, with defaults filled in: kept beside it and compared on resume."""
+        run = self.config.run
+        own = {"run": {"duplicate_window": run.duplicate_window, "universe": run.universe}}
+        if self.bundle is not None:
+            return {"model": {"fingerprint": self.bundle.manifest.fingerprint}, **own}
         # Through the codec, so that a tuple compares equal to the list a snapshot gives back.
         chosen = {name: self.sections[name] for name in FOLD_SECTIONS if name in self.sections}
         sections = {name: {"plugin": one.name, **decode(encode(one.options), dict)} for name, one in chosen.items()}
-        run = self.config.run
-        return {**sections, "run": {"duplicate_window": run.duplicate_window, "universe": run.universe}}
+        return {**sections, **own}
 
     @property
     def decides(self) -> bool:
@@ -96,9 +108,19 @@ class Resolved:
         return {f"{one.stage}.{one.name}": one.version for one in self.sections.values()}
 
 
-def load(path: Path, overrides: Sequence[str] = ()) -> PipelineConfig:
-    """Read a configuration file and apply `section.key=value` overrides."""
-    return parse(read_toml(path, f"the configuration {path}", str(path)), str(path), overrides)
+def load(path: Path, overrides: Sequence[str] = (), source: Mapping[str, Any] | None = None) -> PipelineConfig:
+    """Read a configuration file and apply `section.key=value` overrides.
+
+    A model bundle is a configuration, too: itself, with the outputs a new one has. `source` replaces the section.
+    """
+    if not is_bundle(path):
+        tree = read_toml(path, f"the configuration {path}", str(path))
+    elif source is not None or any(override.startswith("source") for override in overrides):
+        outputs = read_toml(files("speciate") / "data/model.toml", "the outputs", "model.toml")
+        tree = {**outputs, "model": {"path": str(path)}}
+    else:
+        raise ConfigError(f"{path} is a model and says nothing of what to read: give INPUTs behind it")
+    return parse({**tree, **({} if source is None else {"source": source})}, str(path), overrides)
 
 
 def read_toml(file: Traversable, what: str, name: str) -> dict[str, Any]:
@@ -116,7 +138,7 @@ def parse(tree: Mapping[str, Any], where: str = "configuration", overrides: Sequ
     changed = deepcopy(dict(tree))
     apply_overrides(changed, overrides)
     check_keys(changed, PipelineConfig, where)
-    for name, kind in (("run", RunOptions), ("commit", CommitOptions)):
+    for name, kind in OWN_SECTIONS.items():
         if isinstance(changed.get(name), dict):
             check_keys(changed[name], kind, f"{where}: [{name}]")
     return checked(changed, PipelineConfig, where)
@@ -140,11 +162,33 @@ def resolve(config: PipelineConfig, plugins: Plugins) -> Resolved:
         if section is not None:
             sections[name] = choose(plugins, stage, section, name)
     _check_apart(config)
-    return Resolved(config, sections)
+    if config.model is None:
+        return Resolved(config, sections)
+    bundle = Bundle.load(config.model.path)
+    return Resolved(config, {**sections, **_of_model(bundle, plugins)}, bundle)
+
+
+def _of_model(bundle: Bundle, plugins: Plugins) -> dict[str, Chosen]:
+    """The plugins a model was fitted with, with the options it was fitted with."""
+    head, encoder = bundle.head_state(), bundle.encoder_section()
+    given = {
+        "density": {"plugin": head.density, **head.density_options},
+        "policy": {"plugin": head.policy, **head.policy_options},
+        **({} if encoder is None else {"encoder": encoder}),
+    }
+    found = {stage: choose(plugins, stage, section, f"{stage} of {bundle.path}") for stage, section in given.items()}
+    for one in found.values():
+        made_by = bundle.manifest.plugins.get(f"{one.stage}.{one.name}")
+        if made_by != one.version:
+            log.warning("the model was made by another version", plugin=one.name, made_by=made_by, now=one.version)
+    return found
 
 
 def _check_complete(config: PipelineConfig) -> None:
     """A head needs all its sections, and without one none of them means anything."""
+    if config.model is not None:
+        _check_model(config)
+        return
     missing = [name for name in HEAD_SECTIONS if getattr(config, name) is None]
     if config.density is not None and missing:
         raise ConfigError(f"the configuration has no [{missing[0]}]: a pipeline that decides needs one")
@@ -156,12 +200,25 @@ def _check_complete(config: PipelineConfig) -> None:
         )
 
 
+def _check_model(config: PipelineConfig) -> None:
+    """A model has all that shapes the head; what else a head needs must be there."""
+    for name in FOLD_SECTIONS:
+        if getattr(config, name) is not None:
+            raise ConfigError(f"the configuration has [model] and [{name}]: leave out [{name}], the model has its own")
+    for name in ("dead_letters", "store"):
+        if getattr(config, name) is None:
+            raise ConfigError(f"the configuration has no [{name}]: a pipeline that decides needs one")
+
+
 def _check_apart(config: PipelineConfig) -> None:
     """No output may be another output or an input: one would overwrite the other."""
     places = {name: _places(getattr(config, name) or {}) for name in (*OUTPUT_SECTIONS, *INPUT_SECTIONS)}
+    if config.model is not None:
+        path = os.path.realpath(config.model.path)
+        places["model"] = [path, f"{path}/**"]
     for output in OUTPUT_SECTIONS:
-        for other in (*OUTPUT_SECTIONS, *INPUT_SECTIONS):
-            clash = [a for a in places[output] for b in places[other] if other != output and _matches(a, b)]
+        for other, taken in places.items():
+            clash = [a for a in places[output] for b in taken if other != output and _matches(a, b)]
             if clash:
                 raise ConfigError(f"[{output}] writes to {clash[0]}, which [{other}] uses too: choose another path")
 

@@ -16,7 +16,8 @@ SpeciateError
 ├── StateError              what is on disk does not fit: exit code 3
 │   ├── StateDamagedError   no snapshot is whole
 │   ├── StateMismatchError  made by another configuration, or outputs changed since
-│   └── StateLockedError    another process is using it
+│   ├── StateLockedError    another process is using it
+│   └── BundleError         a model that is damaged, of another version, or does not fit together
 └── WorldError              the world's: full disk, no rights, a source that went away; exit code 4
     ├── SourceError         the input cannot be read
     ├── OutputError         the output cannot be written
@@ -112,6 +113,10 @@ class StateMismatchError(StateError):
 
 class StateLockedError(StateError):
     """Another process is using the state."""
+
+
+class BundleError(StateError):
+    """A model bundle is damaged, of another version, or its parts do not belong together."""
 
 
 class WorldError(SpeciateError):

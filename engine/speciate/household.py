@@ -3,6 +3,8 @@
 import asyncio
 
 from speciate.config import Resolved
+from speciate.encoding import OneAtATime
+from speciate.errors import BundleError
 from speciate.head import Head
 from speciate.plugins import Plugins
 from speciate.stages import Encoder
@@ -19,13 +21,29 @@ class Household:
     def __init__(self, resolved: Resolved, plugins: Plugins) -> None:
         self.resolved = resolved
         self._plugins = plugins
-        self.encoder: Encoder | None = resolved["encoder"].create() if "encoder" in resolved.sections else None
+        self.encoder: Encoder | None = (
+            OneAtATime(resolved["encoder"].create()) if "encoder" in resolved.sections else None
+        )
         self._fitting = asyncio.Lock()
         self._fitted: HeadState | None = None
+
+    async def load_encoder(self) -> None:
+        """Have the encoder ready, if there is one: what is wrong with it is told before anything is read."""
+        if self.encoder is None:
+            return
+        await in_thread(None, self.encoder.load)
+        bundle = self.resolved.bundle
+        if bundle is not None and self.encoder.dimension != bundle.manifest.dimension:
+            raise BundleError(
+                f"the encoder of {bundle.path} gives {self.encoder.dimension} features, its head takes "
+                f"{bundle.manifest.dimension}: the bundle was put together from two; fit it again"
+            )
 
     async def fitted(self) -> HeadState:
         """The state of a head fitted to the support set; it is fitted once, however many tasks begin."""
         async with self._fitting:
+            if self._fitted is None and self.resolved.bundle is not None:
+                self._fitted = await in_thread(None, self.resolved.bundle.head_state)
             if self._fitted is None:
                 features, labels = await read_support(self.resolved["support"].create(), self.encoder)
                 head = Head(self.resolved["density"], self.resolved["policy"])
@@ -35,6 +53,7 @@ class Household:
 
     async def new_task(self, locate: Locate) -> Task:
         """A task that has seen nothing yet."""
+        await self.load_encoder()
         head, run = await self.fitted(), self.resolved.config.run
         per_stream = run.universe == "stream"
         universe = await in_thread(None, Universe.from_state, head, {}, per_stream=per_stream, plugins=self._plugins)
@@ -42,6 +61,7 @@ class Household:
 
     async def restored_task(self, state: TaskState, tally: Tally, locate: Locate) -> Task:
         """A task that goes on where the state was taken."""
+        await self.load_encoder()
         run = self.resolved.config.run
         return await in_thread(
             None,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions
+from pathlib import Path
 from typing import Any
 
 import pluggy
@@ -78,10 +79,11 @@ class Plugins:
 
     def source_for(self, path: str) -> str | None:
         """The source that understands files of this name, if one says so; broken plugins have no say."""
-        for name in self.names("source"):
+        name = f"{path}/" if Path(path).is_dir() else path
+        for plugin in self.names("source"):
             try:
-                if path.endswith(self._load(self.info("source", name)).suffixes or ("\0",)):
-                    return name
+                if name.endswith(self._load(self.info("source", plugin)).suffixes or ("\0",)):
+                    return plugin
             except PluginError:
                 continue
         return None

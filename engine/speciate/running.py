@@ -61,6 +61,7 @@ class TaskRun:
             for sink in parts.sinks:
                 stack.push_async_callback(sink.close)
             stack.push_async_callback(parts.source.close)
+            await self._household.load_encoder()
             start = await self._start()
             committer = Committer(
                 answers=parts.answers,

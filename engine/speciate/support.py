@@ -11,7 +11,7 @@ from speciate.encoding import encode_records
 from speciate.errors import EventError, SupportError
 from speciate.stages import Encoder, Matrix, Record, Source
 from speciate.threads import in_thread
-from speciate_schemas import FeatureEvent, ImageEvent
+from speciate_schemas import FeatureEvent, ImageEvent, Observation
 
 READ_EVENTS = 256
 SMALLEST, LARGEST = 1e-60, 1e60
@@ -22,11 +22,13 @@ async def read_support(source: Source, encoder: Encoder | None) -> tuple[npt.NDA
     """Read a whole labelled source. One unusable event makes the set unusable: a prior must not rest on a guess."""
     vectors: list[npt.NDArray[Any]] = []
     labels: list[str] = []
+    if encoder is not None:
+        await in_thread(None, encoder.load)
     await source.open(None, 0)
     try:
         while records := await source.read(READ_EVENTS):
             for record in await in_thread(None, encode_records, records, encoder):
-                vector, label = _labelled(record)
+                (_, label), vector = labelled(record), vector_of(record)
                 if vectors and vector.shape != vectors[0].shape:
                     raise SupportError(f"{record.origin} has {vector.shape} features, those before {vectors[0].shape}")
                 vectors.append(vector)
@@ -38,18 +40,24 @@ async def read_support(source: Source, encoder: Encoder | None) -> tuple[npt.NDA
     return np.stack(vectors), labels
 
 
-def _labelled(record: Record) -> tuple[npt.NDArray[Any], str]:
+def labelled(record: Record) -> tuple[Observation, str]:
+    """The event of a record and its label; a record without them cannot be part of a support set."""
     event = record.event
-    if record.error is None and not isinstance(event, FeatureEvent | ImageEvent):
+    if record.error is not None:
+        raise SupportError(f"{record.origin} of the support set cannot be used: {record.error}") from record.error
+    if not isinstance(event, FeatureEvent | ImageEvent):
         raise SupportError(f"{record.origin} is a control event: a support set holds observations only")
+    if event.label is None:
+        raise SupportError(f"{record.origin} of the support set has no label: every support event needs one")
+    return event, event.label
+
+
+def vector_of(record: Record) -> npt.NDArray[Any]:
+    """The feature vector of a record that is part of a support set."""
     try:
-        vector = features_of(record)
+        return features_of(record)
     except EventError as error:
         raise SupportError(f"{record.origin} of the support set cannot be used: {error}") from error
-    label = event.label if isinstance(event, FeatureEvent | ImageEvent) else None
-    if label is None:
-        raise SupportError(f"{record.origin} of the support set has no label: every support event needs one")
-    return vector, label
 
 
 def check_support(

@@ -1,25 +1,22 @@
-"""What a run was done with: versions of what decides, and the machine."""
+"""What something was made with: versions of what decides, and the machine."""
 
 import os
 import platform
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from speciate.plugins import Plugins
-from speciate_schemas import Recipe
 
 
-def versions(recipe: Recipe, plugins: Plugins) -> dict[str, str]:
-    """Of Python, the numerical libraries, and the packages of the plugins in use and what they require."""
-    encoder = recipe.benchmark_config.encoder
-    used = [("density", recipe.method_config.density), ("policy", recipe.method_config.policy)]
-    used += [("encoder", encoder)] if encoder else []
+def versions(used: Iterable[tuple[str, str]], plugins: Plugins) -> dict[str, str]:
+    """Of Python, the numerical libraries, and the packages of the plugins (stage, name) and what they require."""
     found = {"python": platform.python_version()}
     names = ["numpy", "scipy"]
-    for stage, section in used:
-        info = plugins.info(stage, section["plugin"])
+    for stage, name in used:
+        info = plugins.info(stage, name)
         found[info.package] = info.version
-        names += [module.partition(".")[0] for module in plugins.provider(stage, section["plugin"]).requires]
+        names += [module.partition(".")[0] for module in plugins.provider(stage, name).requires]
     for name in names:
         try:
             found[name] = version(name)

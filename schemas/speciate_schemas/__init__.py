@@ -9,8 +9,9 @@ from speciate_schemas.benchmark import (
     MethodConfig,
     SupportRule,
 )
+from speciate_schemas.bundle import BundleManifest, Card, Epoch, SealedFile, SupportCard, TrainingReport
 from speciate_schemas.codec import decode, encode
-from speciate_schemas.config import CommitOptions, PipelineConfig, RunOptions, Strict
+from speciate_schemas.config import CommitOptions, FitConfig, ModelOptions, PipelineConfig, RunOptions, Strict
 from speciate_schemas.events import (
     Answer,
     Assignment,
@@ -56,6 +57,8 @@ __all__ = [
     "Array",
     "Assignment",
     "BenchmarkConfig",
+    "BundleManifest",
+    "Card",
     "CategoryPurity",
     "CategoryState",
     "Commit",
@@ -65,8 +68,10 @@ __all__ = [
     "ControlApplied",
     "DataOptions",
     "DeadLetter",
+    "Epoch",
     "Event",
     "FeatureEvent",
+    "FitConfig",
     "ForgetCategory",
     "Growth",
     "HeadState",
@@ -75,6 +80,7 @@ __all__ = [
     "MergeCategories",
     "Message",
     "MethodConfig",
+    "ModelOptions",
     "Observation",
     "PipelineConfig",
     "Position",
@@ -87,15 +93,18 @@ __all__ = [
     "RunInfo",
     "RunMetrics",
     "RunOptions",
+    "SealedFile",
     "Shares",
     "SnapshotManifest",
     "StoredRecord",
     "Strict",
+    "SupportCard",
     "SupportRule",
     "Tally",
     "TaskState",
     "TemporalBin",
     "Timing",
+    "TrainingReport",
     "decode",
     "encode",
 ]

@@ -38,7 +38,11 @@ class RunOptions(Strict, frozen=True):
         Literal["max", "original"] | Rate,
         msgspec.Meta(description="As fast as possible, in the events' own time, or so many events per second."),
     ] = "max"
-    encode_workers: Annotated[Count, msgspec.Meta(description="Batches of images encoded at once.")] = 1
+    decode_workers: Annotated[
+        Count | None,
+        msgspec.Meta(description="Threads that decode images beside the encoder; left out: as many as processors."),
+    ] = None
+    encode_events: Annotated[Count, msgspec.Meta(description="Most images encoded at once.")] = 32
     max_event_bytes: Annotated[
         int, msgspec.Meta(ge=1, le=64 * MEBI, description="A larger input is rejected; 64 MiB at most.")
     ] = 16 * MEBI
@@ -79,6 +83,12 @@ class CommitOptions(Strict, frozen=True):
     ] = 2
 
 
+class ModelOptions(Strict, frozen=True):
+    """Section `[model]`: encoder, density and policy, fitted before."""
+
+    path: Annotated[str, msgspec.Meta(min_length=1, description="A bundle that `speciate fit` wrote.")]
+
+
 class PipelineConfig(Strict, frozen=True):
     """One pipeline: where events come from, how they are decided, where the answers go."""
 
@@ -100,5 +110,24 @@ class PipelineConfig(Strict, frozen=True):
     )
     store: Annotated[Section | None, msgspec.Meta(description="Where commits and snapshots are kept.")] = None
     encoder: Annotated[Section | None, msgspec.Meta(description="Images to features, if images come.")] = None
+    model: Annotated[
+        ModelOptions | None,
+        msgspec.Meta(description="A fitted model, in place of [support], [encoder], [density] and [policy]."),
+    ] = None
     run: RunOptions = msgspec.field(default_factory=RunOptions)
     commit: CommitOptions = msgspec.field(default_factory=CommitOptions)
+
+
+class FitConfig(Strict, frozen=True):
+    """What `speciate fit` makes a model of."""
+
+    support: Annotated[Section, msgspec.Meta(description="A source of labelled events: the known categories.")]
+    density: Annotated[Section, msgspec.Meta(description="How likely an event is under each category.")]
+    policy: Annotated[Section, msgspec.Meta(description="Which category is chosen, or a birth.")]
+    encoder: Annotated[
+        Section | None, msgspec.Meta(description="Images to features; of no use to a support set of features.")
+    ] = None
+    training: Annotated[
+        Section | None,
+        msgspec.Meta(description="How the encoder is trained on the support set first; left out: it is used as it is."),
+    ] = None

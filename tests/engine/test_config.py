@@ -12,12 +12,13 @@ import msgspec
 import pytest
 
 from fabricate import distribution, working
+from speciate.bundle import write_bundle
 from speciate.config import FOLD_SECTIONS, HEAD_SECTIONS, SECTION_STAGES, _check_apart, choose, load, parse, resolve
-from speciate.errors import ConfigError, PluginError
+from speciate.errors import BundleError, ConfigError, PluginError
 from speciate.hooks import STAGES
 from speciate.plugins import Plugins
 from speciate.stages import Seat
-from speciate_schemas import PipelineConfig, Strict, decode, encode
+from speciate_schemas import Card, HeadState, ModelOptions, PipelineConfig, Strict, SupportCard, decode, encode
 
 TREE: dict[str, Any] = {
     "source": {"plugin": "made"},
@@ -299,7 +300,7 @@ def test_a_glob_reaches_into_folders_only_where_it_says_so(plugins: Plugins, pat
 
 
 def test_every_section_of_the_configuration_has_a_stage() -> None:
-    sections = set(PipelineConfig.__struct_fields__) - {"run", "commit"}
+    sections = set(PipelineConfig.__struct_fields__) - {"run", "commit", "model"}
     assert set(SECTION_STAGES) == sections
     assert set(FOLD_SECTIONS) < sections
     assert set(SECTION_STAGES.values()) == set(STAGES)
@@ -320,3 +321,136 @@ def test_the_fold_compares_equal_to_what_a_snapshot_gives_back(plugins: Plugins)
     """Otherwise a resume would find its own state to be made by another configuration."""
     fold = resolve(parse(TREE), plugins).fold
     assert decode(encode(fold), dict[str, Any]) == fold
+
+
+HEAD = HeadState(
+    density="made",
+    policy="made",
+    density_options={"scale": 3.0},
+    policy_options={"sizes": [7]},
+    dimension=2,
+    version=0,
+    next_category=0,
+    shared={},
+    categories=[],
+)
+CARD = Card(
+    support=SupportCard(source={}, events=0, classes={}, sha256="0" * 64),
+    training=None,
+    estimated={},
+    estimated_frozen={},
+    policy={},
+    versions={},
+    hardware={},
+    created="",
+    seconds=0.0,
+)
+MADE_BY = {f"{stage}.made": "4.2" for stage in ("encoder", "density", "policy")}
+
+
+def write_model(path: Path, encoder: dict[str, Any] | None = None, plugins: dict[str, str] = MADE_BY) -> Path:
+    (path.parent / "weights.bin").write_bytes(b"weights")
+    files = {} if encoder is None else {"path": path.parent / "weights.bin"}
+    write_bundle(path, encoder=encoder, files=files, head=HEAD, card=CARD, plugins=plugins)
+    return path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_model(tmp_path / "m", {"plugin": "made", "scale": 5.0})
+
+
+def with_model(model: Path, **changes: Any) -> dict[str, Any]:
+    return {**without(*FOLD_SECTIONS), "model": {"path": str(model)}, **changes}
+
+
+def test_a_model_stands_in_for_encoder_density_and_policy(plugins: Plugins, model: Path) -> None:
+    found = resolve(parse(with_model(model)), plugins)
+    assert found.decides
+    assert found.bundle is not None
+    assert set(found.sections) == {"source", "sink", "dead_letters", "store", "encoder", "density", "policy"}
+    options = {name: msgspec.to_builtins(found[name].options) for name in ("encoder", "density", "policy")}
+    defaults = {"path": "here", "scale": 2.5, "sizes": (3, 4)}
+    weights = str(model / "encoder-path.bin")
+    assert options == {
+        "encoder": {**defaults, "scale": 5.0, "path": weights},
+        "density": {**defaults, "scale": 3.0},
+        "policy": {**defaults, "sizes": (7,)},
+    }
+    assert found.fold == {
+        "model": {"fingerprint": found.bundle.manifest.fingerprint},
+        "run": {"duplicate_window": found.config.run.duplicate_window, "universe": "partition"},
+    }
+
+
+def test_a_model_of_features_has_no_encoder(plugins: Plugins, tmp_path: Path) -> None:
+    assert "encoder" not in resolve(parse(with_model(write_model(tmp_path / "m"))), plugins).sections
+
+
+@pytest.mark.parametrize("section", FOLD_SECTIONS)
+def test_a_model_and_what_it_stands_for_are_refused_together(plugins: Plugins, model: Path, section: str) -> None:
+    tree = with_model(model, **{section: {"plugin": "made"}})
+    with pytest.raises(ConfigError, match=rf"has \[model\] and \[{section}\]: leave out \[{section}\]"):
+        resolve(parse(tree), plugins)
+
+
+@pytest.mark.parametrize("section", ["dead_letters", "store"])
+def test_a_model_needs_what_a_head_needs(plugins: Plugins, model: Path, section: str) -> None:
+    tree = {name: value for name, value in with_model(model).items() if name != section}
+    with pytest.raises(ConfigError, match=rf"no \[{section}\]: a pipeline that decides needs one"):
+        resolve(parse(tree), plugins)
+
+
+@pytest.mark.parametrize("below", ["", "head.state"])
+@pytest.mark.parametrize("section", ["sink", "dead_letters", "store"])
+def test_nothing_is_written_into_a_model(plugins: Plugins, model: Path, section: str, below: str) -> None:
+    with pytest.raises(ConfigError, match=rf"\[{section}\] writes to .*, which \[model\] uses too"):
+        resolve(parse(with_model(model, **{section: {"plugin": "made", "path": str(model / below)}})), plugins)
+
+
+def test_a_damaged_model_is_refused(plugins: Plugins, model: Path) -> None:
+    (model / "encoder-path.bin").write_bytes(b"wieghts")
+    with pytest.raises(BundleError, match=r"the bytes of encoder-path\.bin are not those that were written"):
+        resolve(parse(with_model(model)), plugins)
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [({}, "`path`"), ({"path": ""}, r"`model\.path`"), ({"paht": "m"}, r"\[model\] has no key 'paht'.*'path'")],
+)
+def test_a_wrong_key_of_a_model_is_named(section: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse({**without(*FOLD_SECTIONS), "model": section})
+
+
+def test_a_model_whose_plugin_is_not_installed_is_told_with_its_path(plugins: Plugins, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "m", {"plugin": "unmade"})
+    with pytest.raises(PluginError, match=r"unknown encoder 'unmade'") as caught:
+        resolve(parse(with_model(model)), plugins)
+    assert str(model) in str(caught.value)
+
+
+@pytest.mark.parametrize("made_by", [{}, {**MADE_BY, "density.made": "4.1"}])
+def test_a_model_made_by_another_version_is_told_and_used(
+    plugins: Plugins, tmp_path: Path, made_by: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    resolve(parse(with_model(write_model(tmp_path / "same"))), plugins)
+    assert caplog.text == ""
+    resolve(parse(with_model(write_model(tmp_path / "m", plugins=made_by))), plugins)
+    assert "the model was made by another version" in caplog.text
+
+
+def test_a_model_is_a_configuration_with_the_usual_outputs(model: Path) -> None:
+    source = {"plugin": "made", "paths": ["in"]}
+    config = load(model, ["run.batch_events=3", "source.path=there"], source)
+    assert config.model == ModelOptions(path=str(model))
+    assert config.source == {**source, "path": "there"}
+    assert config.run.batch_events == 3
+    assert all((config.sink, config.dead_letters, config.store))
+    with pytest.raises(ConfigError, match="`source`"):
+        load(model)
+
+
+def test_a_source_given_replaces_the_section_whole(path: Path) -> None:
+    assert load(path, [], {"plugin": "other"}).source == {"plugin": "other"}
+    assert load(path).source == {"plugin": "made"}

@@ -1,16 +1,18 @@
 """The household: the head is fitted once, and every task begins with it and then goes its own way."""
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 from worlds import CENTRES, bits, feature, make_head, make_tree, record, write_images
 
 from speciate.config import parse, resolve
-from speciate.errors import SupportError
+from speciate.errors import BundleError, SupportError
+from speciate.fitting import fit
 from speciate.household import Household
 from speciate.plugins import installed
-from speciate_schemas import Tally
+from speciate_schemas import FitConfig, Tally
 
 
 def locate(sequence):
@@ -91,6 +93,36 @@ async def test_one_encoder_serves_the_support_set_and_all_tasks(tmp_path):
     task = await home.new_task(locate)
     assert len(made) == 1
     assert task.universe.head.dimension == home.encoder.dimension
+
+
+async def with_model(tmp_path, encoder):
+    """A configuration with a model of images, and what the model was fitted from."""
+    write_images(tmp_path / "known", 8)
+    tree = make_tree(
+        tmp_path, support={"plugin": "images", "paths": [str(tmp_path / "known")]}, encoder={"plugin": encoder}
+    )
+    sections = {name: tree.pop(name) for name in ("support", "encoder", "density", "policy")}
+    await fit(FitConfig(**sections), tmp_path / "model", installed(), lambda _: nullcontext(lambda *_: None))
+    return {**tree, "model": {"path": str(tmp_path / "model")}}, {**tree, **sections}
+
+
+async def test_a_model_has_the_head_and_the_encoder_that_would_be_fitted(tmp_path):
+    model, sections = await with_model(tmp_path, "thumbnail")
+    home, other = Household(resolved(model), installed()), Household(resolved(sections), installed())
+    assert bits(await home.fitted()) == bits(await other.fitted())
+    one, two = await home.new_task(locate), await other.new_task(locate)
+    assert bits(one.state()) == bits(two.state())
+    assert home.encoder.dimension == one.universe.head.dimension == 256
+
+
+async def test_an_encoder_that_does_not_fit_its_model_is_told_before_anything_is_read(tmp_path):
+    """Whatever the manifest says, an encoder may have changed since: another version, another file."""
+    model, _ = await with_model(tmp_path, "thumbnail")
+    home = Household(resolved(model), installed())
+    home.encoder._encoder.dimension = 255
+    for begin in (home.load_encoder(), home.new_task(locate)):
+        with pytest.raises(BundleError, match="gives 255 features, its head takes 256"):
+            await begin
 
 
 def test_nothing_is_encoded_without_an_encoder(tmp_path):

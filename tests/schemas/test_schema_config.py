@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from speciate_schemas import CommitOptions, PipelineConfig, RunOptions, Strict
+from speciate_schemas import CommitOptions, FitConfig, ModelOptions, PipelineConfig, RunOptions, Strict
 from strategies import STRATEGIES
 
 SECTIONS = {name: {"plugin": "x"} for name in ("source", "sink")}
@@ -44,7 +44,10 @@ def test_a_missing_section_is_named(missing: str) -> None:
         ("run", "overflow", "explode"),
         ("run", "pace", 0),
         ("run", "pace", "slow"),
-        ("run", "encode_workers", 0),
+        ("run", "decode_workers", 0),
+        ("run", "encode_events", 0),
+        ("model", "path", ""),
+        ("model", "path", 7),
         ("run", "max_event_bytes", 0),
         ("run", "duplicate_window", -1),
         ("run", "universe", "everything"),
@@ -65,7 +68,7 @@ def test_every_kind_of_pace_is_taken(pace: Any) -> None:
     assert msgspec.convert({"pace": pace}, RunOptions).pace == pace
 
 
-@pytest.mark.parametrize("kind", [RunOptions, CommitOptions, PipelineConfig])
+@pytest.mark.parametrize("kind", [RunOptions, CommitOptions, ModelOptions, PipelineConfig, FitConfig])
 def test_every_key_is_described(kind: type[Strict]) -> None:
     """The reference of the configuration is made from these descriptions."""
     for name, hint in get_type_hints(kind, include_extras=True).items():
@@ -75,6 +78,17 @@ def test_every_key_is_described(kind: type[Strict]) -> None:
         nested = isinstance(hint, type) and issubclass(hint, Strict) and hint.__doc__
         assert described or nested, name
         assert get_args(hint) or nested
+
+
+@pytest.mark.parametrize("missing", ["support", "density", "policy"])
+def test_a_section_that_a_fit_cannot_do_without_is_named(missing: str) -> None:
+    """What images take is left to the engine: whoever has features needs neither [encoder] nor [training]."""
+    sections = {name: {"plugin": "x"} for name in ("support", "density", "policy")}
+    config = msgspec.convert(sections, FitConfig)
+    assert (config.encoder, config.training) == (None, None)
+    del sections[missing]
+    with pytest.raises(msgspec.ValidationError, match=f"`{missing}`"):
+        msgspec.convert(sections, FitConfig)
 
 
 @given(STRATEGIES[PipelineConfig])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "demo": ("speciate.cli.demo", "Run the whole engine on a small real stream"),
     "init": ("speciate.cli.init", "Write a commented configuration to start from"),
+    "fit": ("speciate.cli.fit", "Fit a model to labelled images or features"),
     "run": ("speciate.cli.run", "Run a pipeline, going on where an earlier run was left"),
     "record": ("speciate.cli.record", "Record a source into an event log"),
     "replay": ("speciate.cli.replay", "Replay a recorded benchmark with one method"),

@@ -50,9 +50,7 @@ def template() -> dict[str, Any]:
 
 def render(choices: Mapping[str, Any], plugins: "Plugins") -> str:
     """The text of a configuration with the `written` choices in force and the `commented` ones at hand."""
-    import msgspec
-
-    from speciate.config import SECTION_STAGES
+    from speciate.config import OWN_SECTIONS, SECTION_STAGES
     from speciate.describe import describe
     from speciate_schemas import PipelineConfig
 
@@ -64,9 +62,10 @@ def render(choices: Mapping[str, Any], plugins: "Plugins") -> str:
         values = choices["written" if written else "commented"][section]
         lines = [f"[{section}]", *_plugin_lines(plugins, stage, values)]
         blocks.append(_block(about, lines if written else [_off(line) for line in lines]))
-    structs = {field.name: field.type for field in msgspec.structs.fields(PipelineConfig)}
     for section, about in described.items():  # what names no plugin: the engine's own sections
-        blocks.append(_block(about, [f"[{section}]", *_key_lines(describe(structs[section]), {})]))
+        commented = choices["commented"].get(section)
+        lines = [f"[{section}]", *_key_lines(describe(OWN_SECTIONS[section]), commented or {})]
+        blocks.append(_block(about, lines if commented is None else [_off(line) for line in lines]))
     return "\n".join(blocks)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -43,8 +43,9 @@ def command(
 ) -> None:
     """Record a source into an event log.
 
-    INPUT is a file or a glob; several are recorded in order. The file name's ending tells the source plugin, or
-    --plugin does; --plugin stdin reads standard input. What is no event is recorded as it is and rejected on replay.
+    INPUT is a file, a folder of images or a glob; several are recorded in order. The file name's ending tells the
+    source plugin, or --plugin does; --plugin stdin reads standard input. What is no event is recorded as it is and
+    rejected on replay.
     """
     recorded = asyncio.run(_record(_source(inputs, plugin, config, options), output))
     if as_json:
@@ -56,6 +57,7 @@ def command(
 
 def _source(inputs: tuple[str, ...], plugin: str | None, config: Path | None, options: tuple[str, ...]) -> "Chosen":
     """The source to record, from a configuration or from the inputs."""
+    from speciate.cli.inputs import source_section
     from speciate.config import apply_overrides, choose, load, resolve
     from speciate.errors import ConfigError
     from speciate.plugins import installed
@@ -64,28 +66,9 @@ def _source(inputs: tuple[str, ...], plugin: str | None, config: Path | None, op
         if inputs or plugin:
             raise ConfigError("give either --config, or INPUTs and --plugin, not both")
         return resolve(load(config, [f"source.{option}" for option in options]), installed())["source"]
-    name = plugin or _plugin_for(inputs)
-    section: dict[str, Any] = {"plugin": name}
-    if inputs:
-        if "paths" not in installed().provider("source", name).options.__struct_fields__:
-            raise ConfigError(f"source {name!r} takes no INPUT: leave out {', '.join(inputs)}")
-        section["paths"] = list(inputs)
+    section = source_section(inputs, plugin)
     apply_overrides(section, options)
     return choose(installed(), "source", section, "source")
-
-
-def _plugin_for(inputs: tuple[str, ...]) -> str:
-    """The source plugin that understands the file names."""
-    from speciate.errors import ConfigError
-    from speciate.plugins import installed
-
-    if not inputs:
-        raise ConfigError("nothing to record: give an INPUT, --plugin or --config")
-    name = installed().source_for(inputs[0])
-    if name is None:
-        known = ", ".join(installed().names("source"))
-        raise ConfigError(f"no source plugin is known for {inputs[0]!r}: name one with --plugin, of {known}")
-    return name
 
 
 async def _record(chosen: "Chosen", output: Path) -> "Recorded":

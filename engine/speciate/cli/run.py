@@ -10,7 +10,9 @@ from speciate.cli.options import config_argument, json_option, overrides_option
 
 @click.command(name="run")
 @config_argument
+@click.argument("inputs", metavar="[INPUT]...", nargs=-1)
 @overrides_option
+@click.option("--plugin", metavar="NAME", help="The source plugin, where the INPUTs' file names do not tell it.")
 @click.option("--fresh", is_flag=True, help="Start over: discard the state and the outputs of earlier runs.")
 @click.option("--follow", is_flag=True, help="Wait for more at the end of the input; short for -s source.follow=true.")
 @click.option(
@@ -20,22 +22,35 @@ from speciate.cli.options import config_argument, json_option, overrides_option
 )
 @json_option
 def command(
-    *, config: Path, overrides: tuple[str, ...], fresh: bool, follow: bool, pace: str | None, as_json: bool
+    *,
+    config: Path,
+    inputs: tuple[str, ...],
+    overrides: tuple[str, ...],
+    plugin: str | None,
+    fresh: bool,
+    follow: bool,
+    pace: str | None,
+    as_json: bool,
 ) -> None:
     """Run a pipeline, going on where an earlier run was left.
 
-    CONFIG is the TOML file of a pipeline. SIGTERM or Ctrl-C finishes what was read, commits, saves and exits with 0;
-    a second one leaves at once with 128 + the signal's number and loses nothing: the next run goes on from the last
-    commit. With --json the report is one line of JSON on standard output.
+    CONFIG is the TOML file of a pipeline, or a model that `speciate fit` wrote, whose answers then go to
+    out/assignments.jsonl. INPUTs, which are files, folders of images or globs, are read in place of its [source].
+
+    SIGTERM or Ctrl-C finishes what was read, commits, saves and exits with 0; a second one leaves at once with 128 +
+    the signal's number and loses nothing: the next run goes on from the last commit. With --json the report is one
+    line of JSON on standard output.
     """
     import msgspec
 
+    from speciate.cli.inputs import source_section
     from speciate.cli.running import print_report, run_watched
     from speciate.config import load, resolve
     from speciate.plugins import installed
 
     short = [*(["source.follow=true"] if follow else []), *([] if pace is None else [f"run.pace={_pace(pace)}"])]
-    report = run_watched(resolve(load(config, [*overrides, *short]), installed()), fresh=fresh)
+    source = source_section(inputs, plugin) if inputs or plugin else None
+    report = run_watched(resolve(load(config, [*overrides, *short], source), installed()), fresh=fresh)
     if as_json:
         click.echo(msgspec.json.encode(report.as_json()))
     else:

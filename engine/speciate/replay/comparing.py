@@ -25,8 +25,7 @@ from speciate.errors import ConfigError, PluginError, SpeciateError, StateError
 from speciate.logs import get_logger
 from speciate.plugins import installed
 from speciate.replay.recorded import Recorded, load_recorded
-from speciate.replay.running import ASSIGNMENTS, RUNS, load_recipe, load_run, replay
-from speciate.replay.surroundings import versions
+from speciate.replay.running import ASSIGNMENTS, RUNS, load_recipe, load_run, recipe_versions, replay
 from speciate_schemas import BenchmarkConfig, ComparisonConfig, MethodConfig, Recipe, Run, decode, encode
 
 log = get_logger(__name__)
@@ -172,7 +171,7 @@ def finished(job: Job, fingerprint: str) -> Run | None:
         whole = (job.folder / ASSIGNMENTS).is_file()
         if run is None or not whole or run.info.data_sha256 != fingerprint:
             return None
-        return run if run.info.versions == versions(job.recipe, installed()) else None
+        return run if run.info.versions == recipe_versions(job.recipe, installed()) else None
     except (ConfigError, PluginError, StateError):
         return None
 

@@ -23,7 +23,7 @@ from speciate.head import Head
 from speciate.plugins import Plugins
 from speciate.replay.recorded import Recorded
 from speciate.replay.streams import Stream, make_stream
-from speciate.replay.surroundings import hardware, versions
+from speciate.surroundings import hardware, versions
 from speciate_schemas import Recipe, Run, RunInfo, decode, encode
 
 ASSIGNMENT = np.dtype(
@@ -78,6 +78,14 @@ def load_runs(folder: Path) -> list[Run]:
     if not folders:
         raise ConfigError(f"{folder} holds no run: name a folder that replay or compare wrote")
     return [load_run(one) for one in folders]
+
+
+def recipe_versions(recipe: Recipe, plugins: Plugins) -> dict[str, str]:
+    """The versions of everything a run depends on."""
+    used = [("density", recipe.method_config.density), ("policy", recipe.method_config.policy)]
+    encoder = recipe.benchmark_config.encoder
+    used += [("encoder", encoder)] if encoder else []
+    return versions([(stage, section["plugin"]) for stage, section in used], plugins)
 
 
 def _load(path: Path, kind: Any) -> Any:
@@ -187,7 +195,7 @@ def _info(recipe: Recipe, recorded: Recorded, stream: Stream, plugins: Plugins, 
         stream_events=len(stream.stream),
         known_classes=len(np.unique(recorded.classes[stream.support])),
         dimension=recorded.dimension,
-        versions=versions(recipe, plugins),
+        versions=recipe_versions(recipe, plugins),
         hardware=hardware(),
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         **found,

@@ -132,7 +132,7 @@ def test_an_existing_output_is_refused(tmp_path, events):
     [
         (["in.csv"], 2, "no source plugin is known for 'in.csv': name one with --plugin, of eventlog, images, jsonl"),
         (["in.csv", "--plugin", "jsnl"], 2, "unknown source 'jsnl': did you mean 'jsonl'?"),
-        ([], 2, "nothing to record: give an INPUT, --plugin or --config"),
+        ([], 2, "there is nothing to read: give an INPUT, --plugin or --config"),
         (["in.log", "--plugin", "stdin"], 2, "source 'stdin' takes no INPUT: leave out in.log"),
         (["--plugin", "jsonl"], 2, "missing required field `paths`"),
         (["in.log", "--config", "some.toml"], 2, "give either --config, or INPUTs and --plugin, not both"),

@@ -101,7 +101,7 @@ def test_the_report_for_programs_is_one_line(config):
     size = (config.parent / "stream.log").stat().st_size
     assert report["progress"] == {"done": size, "total": size, "unit": "bytes"}
     assert (report["lag"], report["stopped"], report["resumed_at"], report["sequence"]) == (0, False, 0, EVENTS)
-    assert set(report["stages"]) == {"source", "encoder", "head", "sink"}
+    assert set(report["stages"]) == {"source", "decoder", "encoder", "head", "sink"}
     assert all(set(spent) == {"busy", "idle", "backpressured"} for spent in report["stages"].values())
     assert report["events_per_second"] == pytest.approx(EVENTS / report["seconds"])
     assert 0 < report["latency_p50"] <= report["latency_p99"]
@@ -337,8 +337,69 @@ def test_an_event_log_from_a_pipe_and_on_with_the_next_pipe(ran):
 def test_usage_errors_come_with_the_usage(speciate):
     done = speciate("run")
     assert done.exit_code == 2
-    assert done.stderr.startswith("Usage: speciate run [OPTIONS] CONFIG\n")
+    assert done.stderr.startswith("Usage: speciate run [OPTIONS] CONFIG [INPUT]...\n")
     assert "Missing argument 'CONFIG'" in done.stderr
+
+
+@pytest.fixture
+def model(config, tmp_path):
+    """A model of the same support set."""
+    options = ("-s", "density.plugin=nearest-mean", "-s", "policy.alpha=0.01")
+    must("fit", config.parent / "support.npz", "--out", tmp_path / "m", *options)
+    return tmp_path / "m"
+
+
+def test_a_model_is_run_as_it_is(config, model, tmp_path):
+    done = must("run", model, config.parent / "stream.log", cwd=tmp_path)
+    assert done.stderr.startswith(f"done: {EVENTS} events answered in ")
+    assert lines(tmp_path / "out" / "assignments.jsonl") == EVENTS
+    again = report_of(must("run", model, config.parent / "stream.log", "--json", cwd=tmp_path))
+    assert (again["answered"], again["resumed_at"]) == (0, EVENTS)
+
+
+def test_a_model_answers_as_its_sections_would(config, model, tmp_path):
+    sections = ("-s", 'density={plugin="nearest-mean"}', "-s", 'policy={plugin="dp", alpha=0.01}')
+    must("run", config, *sections)
+    expected = left_behind(config.parent)["answers.jsonl"]
+    shutil.rmtree(config.parent / "out")
+    # Rejections tell where the dead letter is.
+    letters = f"dead_letters.path={config.parent}/out/dead-letters.log"
+    must("run", model, config.parent / "stream.log", "-s", letters, cwd=tmp_path)
+    assert (tmp_path / "out" / "assignments.jsonl").read_bytes() == expected
+
+
+def test_overrides_reach_a_model_and_its_source(config, model, tmp_path):
+    stream = json_lines(config.parent)
+    options = ("--plugin", "stdin", "-s", "source.format=jsonl", "-s", STDOUT, "-s", "store.path=elsewhere")
+    done = must("run", model, *options, stdin=stream, cwd=tmp_path)
+    assert done.stdout.count("\n") == stream.count(b"\n")
+    assert (tmp_path / "elsewhere").is_dir()
+
+
+def test_inputs_stand_in_for_the_source_of_a_configuration(config, tmp_path):
+    (tmp_path / "other.jsonl").write_bytes(b"".join(json_lines(config.parent).splitlines(keepends=True)[:7]))
+    report = report_of(must("run", config, tmp_path / "other.jsonl", "--json"))
+    assert report["answered"] == 7
+
+
+def test_a_model_without_input_is_told_what_is_missing(model, tmp_path):
+    assert "source" in refusal(2, "run", model, cwd=tmp_path)
+    assert "no source plugin is known for 'what'" in refusal(2, "run", model, "what", cwd=tmp_path)
+
+
+def test_a_damaged_model_is_refused_before_anything_is_made(config, model, tmp_path):
+    (model / "head.state").write_bytes((model / "head.state").read_bytes()[:-1])
+    message = refusal(3, "run", model, config.parent / "stream.log", cwd=tmp_path)
+    assert message.startswith(f"the model {model} cannot be used: head.state has ")
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_model_cannot_go_on(config, model, tmp_path):
+    must("run", model, config.parent / "stream.log", cwd=tmp_path)
+    options = ("-s", "density.plugin=nearest-mean", "-s", "policy.alpha=0.02")
+    must("fit", config.parent / "support.npz", "--out", tmp_path / "other", *options)
+    message = refusal(3, "run", tmp_path / "other", config.parent / "stream.log", cwd=tmp_path)
+    assert "model.fingerprint" in message
 
 
 def test_outputs_that_would_overwrite_something_are_refused_by_check_and_run(config):

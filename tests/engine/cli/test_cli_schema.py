@@ -13,7 +13,13 @@ TAGGED = [*get_args(Message), *get_args(StoredRecord)]
 def test_all_types(speciate):
     document = json.loads(speciate("schema").output)
     assert document["$schema"].startswith("https://json-schema.org/")
-    names = {kind.__name__ for kind in TAGGED} | {"PipelineConfig", "RunOptions", "CommitOptions", "Array"}
+    names = {kind.__name__ for kind in TAGGED} | {
+        "PipelineConfig",
+        "ModelOptions",
+        "RunOptions",
+        "CommitOptions",
+        "Array",
+    }
     assert set(document["$defs"]) == names
     assert len(document["anyOf"]) == 3
 
