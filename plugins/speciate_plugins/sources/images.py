@@ -173,4 +173,4 @@ def _below(folder: Path) -> Iterator[Path]:
 @hookimpl
 def speciate_source() -> Provider[Source]:
     """Provide the source."""
-    return Provider(options=ImagesOptions, create=ImagesSource)
+    return Provider(options=ImagesOptions, create=ImagesSource, suffixes=("/", *MEDIA_TYPES))
