@@ -23,16 +23,21 @@ from speciate.hooks import STAGES
 from speciate.plugins import installed
 from speciate_schemas import (
     BenchmarkConfig,
-    CommitOptions,
+    BundleManifest,
+    Card,
     ComparisonConfig,
     DataOptions,
+    Epoch,
+    FitConfig,
     KnownClasses,
     MethodConfig,
     PipelineConfig,
     RunMetrics,
-    RunOptions,
+    SealedFile,
     Strict,
+    SupportCard,
     SupportRule,
+    TrainingReport,
 )
 from speciate_schemas.replay import CategoryPurity, Growth, Shares, TemporalBin, Timing
 
@@ -124,6 +129,18 @@ FIGURES = """\
 `run.json` of a run has these under `metrics`; `assignments.npy` beside it has one row an event."""
 
 
+FITTING = """\
+## Fitting
+
+`speciate fit --config FILE` takes a TOML file with these sections; [images.md](images.md) tells what it does with them.
+Any key can be overridden with `--set`."""
+
+BUNDLES = """\
+## A model
+
+`bundle.json` of a model that `speciate fit` wrote has these."""
+
+
 def pages() -> dict[str, str]:
     """Every page by file name."""
     parts = {
@@ -178,15 +195,26 @@ def configuration() -> Iterator[str]:
     yield CONFIGURATION
     yield "## Sections"
     yield key_table(describe(PipelineConfig))
-    yield "## [run]"
-    yield key_table(describe(RunOptions))
-    yield "## [commit]"
-    yield key_table(describe(CommitOptions))
+    for section, struct in config.OWN_SECTIONS.items():
+        yield f"## [{section}]"
+        yield key_table(describe(struct))
     for stage in STAGES:
         sections = [f"`[{section}]`" for section, of in config.SECTION_STAGES.items() if of == stage]
         yield f"## Plugins for {' and '.join(sections)}"
         for name in built_in(stage):
             yield from plugin(stage, name)
+    yield FITTING
+    yield key_table(describe(FitConfig))
+    for name in built_in("encoder"):
+        training = installed().provider("encoder", name).training
+        if training is not None:
+            yield f"### [training] of encoder `{name}`"
+            yield key_table(describe(training))
+    yield BUNDLES
+    for struct in (BundleManifest, SealedFile, Card, SupportCard, TrainingReport, Epoch):
+        yield f"### {struct.__name__}"
+        yield inspect.getdoc(struct) or ""
+        yield table(("key", "meaning"), [(f"`{key.name}`", key.description) for key in describe(struct)])
 
 
 def built_in(stage: str) -> list[str]:

@@ -12,15 +12,23 @@ from speciate.describe import describe
 from speciate.plugins import installed
 from speciate_schemas import (
     BenchmarkConfig,
+    BundleManifest,
+    Card,
     CommitOptions,
     ComparisonConfig,
     DataOptions,
+    Epoch,
+    FitConfig,
     KnownClasses,
     MethodConfig,
+    ModelOptions,
     PipelineConfig,
     RunMetrics,
     RunOptions,
+    SealedFile,
+    SupportCard,
     SupportRule,
+    TrainingReport,
 )
 from speciate_schemas.replay import CategoryPurity, Growth, Shares, TemporalBin, Timing
 
@@ -36,10 +44,11 @@ def load_generator():
 
 generate = load_generator()
 
-CONFIGURED = [PipelineConfig, RunOptions, CommitOptions]
+CONFIGURED = [PipelineConfig, ModelOptions, RunOptions, CommitOptions, FitConfig]
+BUNDLED = [BundleManifest, SealedFile, Card, SupportCard, TrainingReport, Epoch]
 REPLAYED = [BenchmarkConfig, DataOptions, KnownClasses, SupportRule, MethodConfig, ComparisonConfig]
 FIGURES = [RunMetrics, Shares, TemporalBin, Growth, Timing, CategoryPurity]
-EVERY_STRUCT = [*CONFIGURED, *REPLAYED, *FIGURES]
+EVERY_STRUCT = [*CONFIGURED, *BUNDLED, *REPLAYED, *FIGURES]
 
 BUILT_IN = [(stage, name) for stage in hooks.STAGES for name in generate.built_in(stage)]
 EVERY_COMMAND = list(generate.commands())
@@ -60,6 +69,15 @@ def test_every_key_of_the_engine_is_described(struct):
 def test_every_option_of_a_plugin_is_described(stage, name):
     options = installed().provider(stage, name).options
     assert [key.name for key in describe(options) if not key.description] == []
+
+
+@pytest.mark.parametrize("name", generate.built_in("encoder"))
+def test_every_option_of_a_training_is_described_and_on_the_page(name):
+    training = installed().provider("encoder", name).training
+    page = (DOCS / "configuration.md").read_text("utf-8")
+    for key in [] if training is None else describe(training):
+        assert key.description, key.name
+        assert f"| `{key.name}` |" in page.partition(f"[training] of encoder `{name}`")[2], key.name
 
 
 @pytest.mark.parametrize(("stage", "name"), BUILT_IN)
