@@ -47,13 +47,16 @@ class Learner:
         self._trained = {**split.parameters, "classifier.weight": self._classifier.weight}
         self._trained["classifier.bias"] = self._classifier.bias
         self._optimizer = torch.optim.SGD(
-            self._trained.values(), lr=0.0, momentum=MOMENTUM, weight_decay=options.weight_decay
+            [{"params": list(split.parameters.values())}, {"params": list(self._classifier.parameters())}],
+            lr=0.0,
+            momentum=MOMENTUM,
+            weight_decay=options.weight_decay,
         )
 
     def learn(self, places: Places, epoch: int, learning_rate: float) -> float:
         """Pass once over these images; the mean loss. The order depends on nothing but the seed and the epoch."""
-        for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate
+        encoder, classifier = self._optimizer.param_groups
+        encoder["lr"], classifier["lr"] = learning_rate, learning_rate * self._options.classifier_factor
         random = np.random.default_rng((self._options.seed, epoch))
         order = torch.from_numpy(random.permutation(places))
         views = torch.from_numpy(random.integers(self._activations.shape[1], size=len(places)))
@@ -106,7 +109,8 @@ class Learner:
 
     def _logits(self, features: Tensor) -> Tensor:
         # Encoders differ in the length of their features a thousandfold. On directions one learning rate suits all.
-        return cast("Tensor", self._classifier(functional.normalize(features, dim=1)))
+        directions = functional.normalize(features, dim=1)
+        return cast("Tensor", self._classifier(self._options.feature_length * directions))
 
     def _loss(self, features: Tensor, classes: Tensor) -> Tensor:
         loss = functional.cross_entropy(self._logits(features), classes)

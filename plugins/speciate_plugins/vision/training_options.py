@@ -29,9 +29,26 @@ class TrainingOptions(Strict, frozen=True):
     epochs: Annotated[int, msgspec.Meta(ge=1, description="Most passes over the images.")] = 100
     batch_images: Annotated[int, msgspec.Meta(ge=1, description="Images in a step.")] = 256
     learning_rate: Annotated[
-        float, msgspec.Meta(gt=0, description="Of the first epoch; it falls along half a cosine.")
-    ] = 1.0
+        float,
+        msgspec.Meta(
+            gt=0,
+            description="Of the encoder in the first epoch; it falls along half a cosine. The paper's 1.0 makes "
+            "features of a small support set worse for whatever is not in it.",
+        ),
+    ] = 0.03
     final_learning_rate: Annotated[float, msgspec.Meta(ge=0, description="Of the last epoch.")] = 1e-4
+    classifier_factor: Annotated[
+        float,
+        msgspec.Meta(gt=0, description="How many times faster the classifier learns, which begins with nothing."),
+    ] = 10.0
+    feature_length: Annotated[
+        float,
+        msgspec.Meta(
+            gt=0,
+            description="Features are scaled to this length for the classifier, and for nothing else: a small one asks "
+            "for tighter classes.",
+        ),
+    ] = 8.0
     weight_decay: Annotated[float, msgspec.Meta(ge=0, description="Of everything that is trained.")] = 0.0
     mirror: Annotated[
         bool, msgspec.Meta(description="Show half of the images mirrored, others in each epoch. Takes twice the disk.")

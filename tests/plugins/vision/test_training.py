@@ -40,6 +40,10 @@ class LinearTail:
         return activations @ self.parameters["matrix"]
 
 
+FROM_SCRATCH = {"learning_rate": 1.0, "classifier_factor": 1.0, "feature_length": 1.0}
+"""The defaults are for weights that know something already."""
+
+
 def a_learner(options):
     means = np.random.default_rng(0).normal(size=(3, 4))
     points = means[CLASSES][:, None, :] + np.random.default_rng(1).normal(0, 0.5, (30, 2, 4))
@@ -47,7 +51,7 @@ def a_learner(options):
 
 
 def a_training(path, key="key", **options):
-    chosen = TrainingOptions(**{"epochs": 8, "batch_images": 7, "held_out": 0.2} | options)
+    chosen = TrainingOptions(**{"epochs": 8, "batch_images": 7, "held_out": 0.2} | FROM_SCRATCH | options)
     learner = a_learner(chosen)
     return Training(learner, CLASSES, chosen, path / "checkpoint", key), learner
 
@@ -114,6 +118,17 @@ def test_if_nothing_is_held_out_the_last_epoch_is_kept_and_that_is_said(tmp_path
     assert [done for done, _, _ in words] == list(range(9))
     assert all(of == 8 and word.endswith("nothing held out") for _, of, word in words)
     assert not torch.equal(learner.weights()["matrix"], torch.eye(4))
+
+
+def test_the_classifier_learns_so_many_times_faster_from_features_of_that_length():
+    steps = {}
+    for factor, length in ((1.0, 1.0), (10.0, 1.0), (1.0, 8.0)):
+        learner = a_learner(TrainingOptions(classifier_factor=factor, feature_length=length, batch_images=30))
+        learner.learn(np.arange(30), 1, 0.1)
+        steps[factor, length] = learner.weights()["classifier.weight"]
+    # One step from a classifier that knows nothing: the gradient of its weights is as long as the features are.
+    torch.testing.assert_close(steps[10.0, 1.0], 10 * steps[1.0, 1.0])
+    torch.testing.assert_close(steps[1.0, 8.0], 8 * steps[1.0, 1.0])
 
 
 @pytest.mark.parametrize("loss", ["ce", "ce+supcon"])
