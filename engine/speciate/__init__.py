@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from speciate.errors import SpeciateError
     from speciate.head import Category, Decision, Head
     from speciate.hooks import Provider, hookimpl
+    from speciate.model import Model
     from speciate.pipeline import Pipeline, run
     from speciate.report import Report, Status
 
@@ -19,6 +20,7 @@ __all__ = [
     "Category",
     "Decision",
     "Head",
+    "Model",
     "Pipeline",
     "Provider",
     "Report",
@@ -32,6 +34,7 @@ _HOMES = {
     "Category": "head",
     "Decision": "head",
     "Head": "head",
+    "Model": "model",
     "Pipeline": "pipeline",
     "Provider": "hooks",
     "Report": "report",
