@@ -23,15 +23,6 @@ FAMILIES = {
 """Models, and how the names of their last block's parameters begin."""
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Small work is slower on several, and the bits of a sum may depend on their number."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def build(model, **options):
     return models.build(TimmOptions(model=model, pretrained=False, device="cpu", **options))
 

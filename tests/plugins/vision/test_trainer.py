@@ -27,15 +27,6 @@ ENCODER = TimmOptions(model="test_vit", pretrained=False, device="cpu")
 QUICK = TrainingOptions(epochs=6, batch_images=16, patience=50)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Small work is slower on several, and the bits of a sum may depend on their number."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def a_trainer(folder, training=QUICK, encoder=ENCODER, count=40):
     """One that has observed so many images, and their classes."""
     trainer = TimmTrainer(encoder, training, folder)

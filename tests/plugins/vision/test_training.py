@@ -21,15 +21,6 @@ from speciate_plugins.vision.training import Training, hold_out, learning_rate  
 CLASSES = np.arange(30) % 3
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Small work is slower on several, and the bits of a sum may depend on their number."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 class LinearTail:
     """As a `SplitModel`, but just a matrix."""
 
