@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from speciate.channel import Channel
-from speciate.encoding import decoders, encode_prepared, is_image, prepare_record
+from speciate.encoding import OneAtATime, decoders, encode_prepared, is_image, prepare_record
 from speciate.stages import Encoder, Record
 from speciate.threads import in_thread
 from speciate.timing import StageTimes
@@ -25,7 +25,7 @@ class EncoderStage:
     """Moves records from one channel to the next; images get their features on the way."""
 
     def __init__(self, encoder: Encoder, run: RunOptions, arrived: Channel, ready: Channel) -> None:
-        self._encoder = encoder
+        self._encoder = encoder if isinstance(encoder, OneAtATime) else OneAtATime(encoder)
         self._arrived = arrived
         self._ready = ready
         self._batch = run.encode_events

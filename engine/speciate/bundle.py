@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +21,13 @@ from speciate.card import card_text
 from speciate.errors import BundleError, ConfigError, StateDamagedError
 from speciate.files import fsync_directory, make_directory, output_error, sync_file
 from speciate.sealed import digest, seal, unseal
+from speciate.stages import Encoder
 from speciate_schemas import BundleManifest, Card, HeadState, SealedFile, decode, encode
 
 MANIFEST, HEAD, CARD = "bundle.json", "head.state", "card.md"
 LARGEST_MANIFEST = 16 << 20
 PIECE = 1 << 20
+OUR_FILES = rf"{re.escape(MANIFEST)}|{re.escape(HEAD)}|{re.escape(CARD)}|encoder-.*"
 UNKNOWN = "0" * 64
 """Stands for a hash that is not known yet."""
 
@@ -41,7 +44,8 @@ class Bundle:
         """Open a bundle and verify it.
 
         Raises:
-            BundleError: if it is none, of another version, damaged, or its parts do not belong together.
+            ConfigError: if there is none.
+            BundleError: if it is of another version, damaged, or its parts do not belong together.
         """
         bundle = cls(Path(path), _read_manifest(Path(path)))
         bundle._verify()
@@ -66,6 +70,13 @@ class Bundle:
             )
         return state
 
+    def check_encoder(self, encoder: Encoder) -> None:
+        """Refuse a loaded encoder that gives other features than the head takes."""
+        if encoder.dimension != self.manifest.dimension:
+            raise self._damaged(
+                f"its encoder gives {encoder.dimension} features, its head takes {self.manifest.dimension}"
+            )
+
     def _verify(self) -> None:
         manifest = self.manifest
         if manifest.fingerprint != _fingerprint(manifest):
@@ -83,12 +94,14 @@ class Bundle:
 
     def _verify_file(self, name: str, sealed: SealedFile) -> None:
         try:
+            # Before it is read: something that never ends may stand in its place.
+            about = (self.path / name).stat()
+            if not stat.S_ISREG(about.st_mode) or about.st_size != sealed.bytes:
+                raise self._damaged(f"{name} has {about.st_size} bytes instead of {sealed.bytes}")
             found = _seal_of(self.path / name)
         except OSError as error:
             raise self._damaged(f"cannot read {name}: {error.strerror}") from error
-        if found.bytes != sealed.bytes:
-            raise self._damaged(f"{name} has {found.bytes} bytes instead of {sealed.bytes}")
-        if found.sha256 != sealed.sha256:
+        if found != sealed:
             raise self._damaged(f"the bytes of {name} are not those that were written")
 
     def _damaged(self, reason: str) -> BundleError:
@@ -122,7 +135,7 @@ def write_bundle(
     check_free(path)
     temporary = path.with_name(f"{path.name}.tmp")
     try:
-        shutil.rmtree(temporary, ignore_errors=True)
+        _make_room(temporary)
         make_directory(temporary)
         # By the option, not by what the file was called: that may be anything, or the same for two of them.
         names = {option: f"encoder-{option}{_suffix(source)}" for option, source in files.items()}
@@ -147,6 +160,16 @@ def write_bundle(
             shutil.rmtree(temporary)
         raise output_error(path, error) from error
     return manifest
+
+
+def _make_room(temporary: Path) -> None:
+    """Remove what an attempt that was cut off has left, and nothing else."""
+    if not temporary.exists():
+        return
+    foreign = [one.name for one in temporary.iterdir() if not re.fullmatch(OUR_FILES, one.name)]
+    if foreign:
+        raise ConfigError(f"{temporary} is in the way, with {min(foreign)} in it: move it, or choose another output")
+    shutil.rmtree(temporary)
 
 
 def _describe(folder: Path, manifest: BundleManifest) -> BundleManifest:
@@ -175,7 +198,9 @@ def _read_manifest(path: Path) -> BundleManifest:
         data = file.read_bytes()
         found: BundleManifest = decode(data, BundleManifest, "json")
     except OSError as error:
-        raise BundleError(f"{path} is no model: cannot read {MANIFEST}: {error.strerror}") from error
+        raise ConfigError(
+            f"{path} is no model: cannot read {MANIFEST}: {error.strerror}; give a folder that `speciate fit` wrote"
+        ) from error
     except msgspec.DecodeError as error:
         raise BundleError(f"{file} is not what this version writes: {error}; fit the model again") from error
     # Its own hash stands in front, and is none of what was hashed.

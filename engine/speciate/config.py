@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from speciate.bundle import Bundle, is_bundle
-from speciate.errors import ConfigError, PluginError
+from speciate.errors import BundleError, ConfigError, PluginError
 from speciate.hooks import Provider
 from speciate.logs import get_logger
 from speciate.plugins import Plugins
@@ -91,7 +91,8 @@ class Resolved:
         run = self.config.run
         own = {"run": {"duplicate_window": run.duplicate_window, "universe": run.universe}}
         if self.bundle is not None:
-            return {"model": {"fingerprint": self.bundle.manifest.fingerprint}, **own}
+            changes = self.config.model.encoder if self.config.model else {}
+            return {"model": {"fingerprint": self.bundle.manifest.fingerprint, **changes}, **own}
         # Through the codec, so that a tuple compares equal to the list a snapshot gives back.
         chosen = {name: self.sections[name] for name in FOLD_SECTIONS if name in self.sections}
         sections = {name: {"plugin": one.name, **decode(encode(one.options), dict)} for name, one in chosen.items()}
@@ -119,7 +120,10 @@ def load(path: Path, overrides: Sequence[str] = (), source: Mapping[str, Any] | 
         outputs = read_toml(files("speciate") / "data/model.toml", "the outputs", "model.toml")
         tree = {**outputs, "model": {"path": str(path)}}
     else:
-        raise ConfigError(f"{path} is a model and says nothing of what to read: give INPUTs behind it")
+        raise ConfigError(
+            f"{path} is a model and says nothing of what to read: give INPUTs behind it where they are taken, or "
+            "-s source.plugin=NAME and the options of that source"
+        )
     return parse({**tree, **({} if source is None else {"source": source})}, str(path), overrides)
 
 
@@ -161,22 +165,32 @@ def resolve(config: PipelineConfig, plugins: Plugins) -> Resolved:
         section = getattr(config, name)
         if section is not None:
             sections[name] = choose(plugins, stage, section, name)
-    _check_apart(config)
+    _check_apart(config, sections.get("encoder"))
     if config.model is None:
         return Resolved(config, sections)
     bundle = Bundle.load(config.model.path)
-    return Resolved(config, {**sections, **_of_model(bundle, plugins)}, bundle)
+    return Resolved(config, {**sections, **of_model(bundle, plugins, config.model.encoder)}, bundle)
 
 
-def _of_model(bundle: Bundle, plugins: Plugins) -> dict[str, Chosen]:
-    """The plugins a model was fitted with, with the options it was fitted with."""
+def of_model(bundle: Bundle, plugins: Plugins, changes: Mapping[str, Any] | None = None) -> dict[str, Chosen]:
+    """The plugins a model was fitted with, with the options it was fitted with, and changes to the encoder's."""
     head, encoder = bundle.head_state(), bundle.encoder_section()
+    fixed = {"plugin", *bundle.manifest.encoder_files} & (changes or {}).keys()
+    if fixed or (changes and encoder is None):
+        raise ConfigError(
+            f"[model.encoder] {min(fixed or changes or {})} cannot be changed: it belongs to {bundle.path}"
+        )
+    if encoder is not None:
+        encoder |= changes or {}
     given = {
         "density": {"plugin": head.density, **head.density_options},
         "policy": {"plugin": head.policy, **head.policy_options},
         **({} if encoder is None else {"encoder": encoder}),
     }
     found = {stage: choose(plugins, stage, section, f"{stage} of {bundle.path}") for stage, section in given.items()}
+    for option in found["encoder"].provider.files if "encoder" in found else ():
+        if option not in bundle.manifest.encoder_files and getattr(found["encoder"].options, option) is not None:
+            raise BundleError(f"the model {bundle.path} names a file outside of itself as {option}: fit it again")
     for one in found.values():
         made_by = bundle.manifest.plugins.get(f"{one.stage}.{one.name}")
         if made_by != one.version:
@@ -210,12 +224,15 @@ def _check_model(config: PipelineConfig) -> None:
             raise ConfigError(f"the configuration has no [{name}]: a pipeline that decides needs one")
 
 
-def _check_apart(config: PipelineConfig) -> None:
+def _check_apart(config: PipelineConfig, encoder: Chosen | None) -> None:
     """No output may be another output or an input: one would overwrite the other."""
     places = {name: _places(getattr(config, name) or {}) for name in (*OUTPUT_SECTIONS, *INPUT_SECTIONS)}
     if config.model is not None:
         path = os.path.realpath(config.model.path)
         places["model"] = [path, f"{path}/**"]
+    if encoder is not None:
+        named = [getattr(encoder.options, option) for option in encoder.provider.files]
+        places["encoder"] = [os.path.realpath(one) for one in named if one is not None]
     for output in OUTPUT_SECTIONS:
         for other, taken in places.items():
             clash = [a for a in places[output] for b in taken if other != output and _matches(a, b)]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from speciate.errors import EncodeError, EventError, PluginError
+from speciate.errors import DeviceError, EncodeError, EventError, PluginError, SpeciateError
 from speciate.logs import get_logger
 from speciate.stages import Encoder, Record
 from speciate_schemas import ImageEvent
@@ -32,6 +32,7 @@ class OneAtATime:
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
         self._free = threading.Lock()
+        self._proven: npt.NDArray[Any] | None = None
 
     @property
     def dimension(self) -> int:
@@ -50,7 +51,19 @@ class OneAtATime:
     def encode(self, prepared: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """See `Encoder`."""
         with self._free:
-            return self._encoder.encode(prepared)
+            features = self._encoder.encode(prepared)
+            self._proven = prepared[0]
+            return features
+
+    def works(self) -> bool:
+        """Whether it can still encode what it could before: tells a bad image from an encoder that is gone."""
+        if self._proven is None:
+            return False
+        try:
+            self.encode([self._proven])
+        except Exception:  # noqa: BLE001  # however it fails, it does not work
+            return False
+        return True
 
 
 def is_image(record: Record) -> bool:
@@ -64,14 +77,12 @@ def prepare_record(record: Record, encoder: Encoder) -> float:
     try:
         assert isinstance(record.event, ImageEvent)  # noqa: S101  # is_image was asked
         record.prepared = encoder.prepare(record.event)
-    except MemoryError:
-        raise
     except Exception as error:  # noqa: BLE001  # a plugin may fail in any way: it is this image's fault alone
-        record.error = _failed(record, error)
+        record.error = _fault(record, error)
     return time.perf_counter() - start
 
 
-def encode_prepared(records: Sequence[Record], encoder: Encoder) -> float:
+def encode_prepared(records: Sequence[Record], encoder: OneAtATime) -> float:
     """Give every prepared image its features or its error; how many seconds it took."""
     start = time.perf_counter()
     waiting = [record for record in records if record.prepared is not None]
@@ -85,27 +96,32 @@ def encode_records(records: Sequence[Record], encoder: Encoder | None) -> Sequen
     images = [record for record in records if is_image(record)]
     if encoder is None or not images:
         return records
+    shared = encoder if isinstance(encoder, OneAtATime) else OneAtATime(encoder)
     with decoders() as pool:
         for start in range(0, len(images), BATCH_IMAGES):
             part = images[start : start + BATCH_IMAGES]
-            list(pool.map(lambda record: prepare_record(record, encoder), part))
-            encode_prepared(part, encoder)
+            list(pool.map(lambda record: prepare_record(record, shared), part))
+            encode_prepared(part, shared)
     return records
 
 
-def _encode(records: Sequence[Record], encoder: Encoder) -> None:
+def _encode(records: Sequence[Record], encoder: OneAtATime) -> None:
     prepared = [record.prepared for record in records if record.prepared is not None]
     try:
         features = np.asarray(encoder.encode(prepared))
-    except MemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001  # the image at fault must be found
+    except Exception as error:
         if len(records) > 1:
+            # The image at fault must be found.
             for record in records:
                 _encode([record], encoder)
             return
-        records[0].error = _failed(records[0], error)
-        records[0].prepared = None
+        fault = _fault(records[0], error)
+        if not isinstance(error, EventError) and not encoder.works():
+            raise DeviceError(
+                f"the encoder fails, whatever the image ({type(error).__name__}: {error}): mend it or its device and "
+                "run again"
+            ) from error
+        records[0].error, records[0].prepared = fault, None
         return
     if features.ndim != 2 or len(features) != len(records):  # noqa: PLR2004  # a matrix has two axes
         raise PluginError(f"the encoder answered {len(records)} images with features of shape {features.shape}")
@@ -114,9 +130,12 @@ def _encode(records: Sequence[Record], encoder: Encoder) -> None:
         record.features, record.prepared = row, None
 
 
-def _failed(record: Record, error: Exception) -> EventError:
+def _fault(record: Record, error: Exception) -> EventError:
+    """What is wrong with an image; raises what is no fault of any image."""
     if isinstance(error, EventError):
         return error
+    if isinstance(error, MemoryError | SpeciateError):
+        raise error
     assert record.event is not None  # noqa: S101
     log.warning("the encoder failed on an image", id=record.event.id, error=repr(error))
     return EncodeError(f"{type(error).__name__}: {error}")

@@ -21,6 +21,7 @@ SpeciateError
 └── WorldError              the world's: full disk, no rights, a source that went away; exit code 4
     ├── SourceError         the input cannot be read
     ├── OutputError         the output cannot be written
+    ├── DeviceError         what encodes images fails, whatever the image
     ├── AwayError           a service is away for now: tried again, with growing pauses
     └── FencedError         another worker has taken over: this one lets go
 """
@@ -131,6 +132,10 @@ class SourceError(WorldError):
 
 class OutputError(WorldError):
     """The output cannot be written."""
+
+
+class DeviceError(WorldError):
+    """The encoder fails on images it could encode before: its device is gone, or out of memory."""
 
 
 class AwayError(WorldError):

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from speciate.bundle import check_free, write_bundle
+from speciate.bundle import check_free, is_bundle, write_bundle
 from speciate.config import Chosen, checked, choose
 from speciate.errors import ConfigError, SupportError
 from speciate.head import Head
@@ -29,7 +29,7 @@ from speciate.stages import Source, Trainer, Watch
 from speciate.support import check_support, labelled
 from speciate.surroundings import hardware, versions
 from speciate.threads import in_thread
-from speciate.workplace import Workplace
+from speciate.workplace import Workplace, remove_work
 from speciate_schemas import (
     Array,
     BundleManifest,
@@ -113,10 +113,11 @@ def _training(config: FitConfig, encoder: Chosen | None) -> Strict | None:
 
 async def fit(config: FitConfig, out: Path, plugins: Plugins, phase: Phase) -> BundleManifest:
     """Fit a model and write it as a bundle at a path where there is nothing yet."""
-    await in_thread(None, check_free, out)
+    folder = out.with_name(f"{out.name}.part")
+    await in_thread(None, _check_free, out, folder)
     began = time.perf_counter()
     plan = await _plan(config, plugins)
-    with Workplace(out.with_name(f"{out.name}.part"), plan.recipe) as work:
+    with Workplace(folder, plan.recipe) as work:
         try:
             intake, taker = await _take_in(plan, work, phase)
         except ChangedError:
@@ -145,8 +146,15 @@ async def fit(config: FitConfig, out: Path, plugins: Plugins, phase: Phase) -> B
             seconds=time.perf_counter() - began,
         )
         manifest = await in_thread(None, _write, plan, out, encoded, head, card)
-        work.remove()
+        await in_thread(None, remove_work, folder)
     return manifest
+
+
+def _check_free(out: Path, folder: Path) -> None:
+    """Nothing is written over. A fit that was cut off at its very end has left its work beside a whole bundle."""
+    if is_bundle(out):
+        remove_work(folder)
+    check_free(out)
 
 
 async def _plan(config: FitConfig, plugins: Plugins) -> Plan:

@@ -4,7 +4,6 @@ import asyncio
 
 from speciate.config import Resolved
 from speciate.encoding import OneAtATime
-from speciate.errors import BundleError
 from speciate.head import Head
 from speciate.plugins import Plugins
 from speciate.stages import Encoder
@@ -32,12 +31,8 @@ class Household:
         if self.encoder is None:
             return
         await in_thread(None, self.encoder.load)
-        bundle = self.resolved.bundle
-        if bundle is not None and self.encoder.dimension != bundle.manifest.dimension:
-            raise BundleError(
-                f"the encoder of {bundle.path} gives {self.encoder.dimension} features, its head takes "
-                f"{bundle.manifest.dimension}: the bundle was put together from two; fit it again"
-            )
+        if self.resolved.bundle is not None:
+            self.resolved.bundle.check_encoder(self.encoder)
 
     async def fitted(self) -> HeadState:
         """The state of a head fitted to the support set; it is fitted once, however many tasks begin."""

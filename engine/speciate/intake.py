@@ -104,12 +104,12 @@ class Intake:
                     waiting = self._take(records, pool)
                     # Those just read are decoded while those before them are encoded.
                     if observing is not None:
-                        await observing
+                        await asyncio.shield(observing)
                     observing = in_thread(None, self._observe, waiting)
                     progress = source.progress()
                     watch(progress.done, progress.total or 0, "")
                 if observing is not None:
-                    await observing
+                    await asyncio.shield(observing)
         finally:
             if observing is not None:
                 # Not alone: what it takes in must be there, or not, before anybody else looks.
@@ -157,9 +157,13 @@ class Intake:
         for one in waiting:
             try:
                 prepared.append(one.decoding.result())
-            except EventError as error:
-                raise SupportError(f"{one.origin} of the support set cannot be used: {error}") from error
-        self._work.note([one.sha256 for one in waiting])
+            except MemoryError:
+                raise
+            except Exception as error:
+                told = str(error) if isinstance(error, EventError) else f"{type(error).__name__}: {error}"
+                raise SupportError(f"{one.origin} of the support set cannot be used: {told}") from error
+        if not isinstance(self._taker, Untrained):  # which keeps nothing
+            self._work.note([one.sha256 for one in waiting])
         self._taker.observe(prepared)
 
 

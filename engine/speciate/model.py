@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from speciate.bundle import Bundle
-from speciate.config import choose
+from speciate.config import of_model
 from speciate.encoding import BATCH_IMAGES, decoders
 from speciate.errors import ConfigError, EncodeError, EventError
 from speciate.head import Decision, Head
@@ -33,11 +33,12 @@ class Model:
     def load(cls, path: str | Path, plugins: Plugins | None = None) -> Self:
         """Open and verify a bundle that `speciate fit` wrote."""
         plugins, bundle = plugins or installed(), Bundle.load(path)
-        section = bundle.encoder_section()
+        chosen = of_model(bundle, plugins)
         encoder: Encoder | None = None
-        if section is not None:
-            encoder = choose(plugins, "encoder", section, f"encoder of {path}").create()
+        if "encoder" in chosen:
+            encoder = chosen["encoder"].create()
             encoder.load()
+            bundle.check_encoder(encoder)
         return cls(encoder, Head.from_state(bundle.head_state(), plugins))
 
     def features(self, images: Sequence[bytes]) -> npt.NDArray[Any]:

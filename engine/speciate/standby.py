@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 
-from speciate.encoding import encode_records
+from speciate.encoding import BATCH_IMAGES, encode_records
 from speciate.endurance import enduring
 from speciate.errors import AwayError, SourceError
 from speciate.household import Household
@@ -104,14 +104,17 @@ class Follower:
     async def _fold(self, parts: Parts, answers: Sequence[Answer]) -> None:
         assert self._task is not None  # noqa: S101  # _open has made it
         parts.source.expect([answer.origin for answer in answers])
-        records: list[Record] = []
-        while len(records) < len(answers):
-            read = await parts.source.read(len(answers) - len(records))
-            if not read:
-                raise SourceError("the input ended before its answers")
-            records += read
-        encoded = await in_thread(None, encode_records, records, parts.encoder)
-        async with self._folding:
-            # Shielded: a fold cut off half-way would leave a state that never was.
-            await asyncio.shield(in_thread(None, self._task.refold, encoded, answers))
-        self._folded.set()
+        # A few at a time: images take room, and whoever lets go of the task does not wait for more than those.
+        for start in range(0, len(answers), BATCH_IMAGES):
+            part = answers[start : start + BATCH_IMAGES]
+            records: list[Record] = []
+            while len(records) < len(part):
+                read = await parts.source.read(len(part) - len(records))
+                if not read:
+                    raise SourceError("the input ended before its answers")
+                records += read
+            encoded = await in_thread(None, encode_records, records, parts.encoder)
+            async with self._folding:
+                # Shielded: a fold cut off half-way would leave a state that never was.
+                await asyncio.shield(in_thread(None, self._task.refold, encoded, part))
+            self._folded.set()

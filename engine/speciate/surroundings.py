@@ -3,7 +3,7 @@
 import os
 import platform
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 
 from speciate.plugins import Plugins
@@ -18,11 +18,17 @@ def versions(used: Iterable[tuple[str, str]], plugins: Plugins) -> dict[str, str
         found[info.package] = info.version
         names += [module.partition(".")[0] for module in plugins.provider(stage, name).requires]
     for name in names:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "unknown"
+        found[name] = _version(name)
     return dict(sorted(found.items()))
+
+
+def _version(module: str) -> str:
+    """Of the package that a module comes from; most are called alike."""
+    try:
+        return version(module)
+    except PackageNotFoundError:
+        packages = packages_distributions().get(module)
+        return version(packages[0]) if packages else "unknown"
 
 
 def hardware() -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from speciate.admission import Admission
-from speciate.errors import EventError, ForwardedError, StateMismatchError, TooLargeError
+from speciate.errors import EncodeError, EventError, ForwardedError, StateMismatchError, TooLargeError
 from speciate.head import Decision, Head
 from speciate.plugins import Plugins
 from speciate.recent import RecentIds
@@ -122,6 +122,11 @@ class Task:
             elif isinstance(answer, Assignment) and refusal is None and _answers(answer, record, Observation):
                 self.universe.of(answer.stream).learn(point, answer.category, birth=answer.birth)
                 self._remember(record)
+            elif isinstance(refusal, EncodeError) and _answers(answer, record, Observation):
+                raise StateMismatchError(
+                    f"record {record.sequence} ({record.origin}) was answered, and now cannot be encoded any more: "
+                    f"{refusal}; mend the encoder and run again"
+                )
             else:
                 raise StateMismatchError(
                     f"record {record.sequence} ({record.origin}) is not the input that was answered as "

@@ -9,17 +9,20 @@ trainer/      whatever the encoder's trainer keeps
 import fcntl
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 
-from speciate.errors import StateLockedError
-from speciate.files import make_directory, output_error, sync_file, write_atomically
+from speciate.errors import ConfigError, StateLockedError
+from speciate.files import fsync_directory, make_directory, output_error, sync_file, write_atomically
 from speciate.logs import get_logger
 
 log = get_logger(__name__)
+
+RECIPE = "recipe.json"
 
 
 class Workplace:
@@ -32,14 +35,13 @@ class Workplace:
 
     def __enter__(self) -> Self:
         try:
-            make_directory(self._folder)
-            self._take_lock()
-            if self._found_recipe() != self._recipe:
-                self.clear()
-        except BaseException as error:
+            with self._told():
+                make_directory(self._folder)
+                self._take_lock()
+                if self._found_recipe() != self._recipe:
+                    self.clear()
+        except BaseException:
             self.__exit__()
-            if isinstance(error, OSError):
-                raise output_error(self._folder, error) from error
             raise
         return self
 
@@ -55,47 +57,72 @@ class Workplace:
 
     def clear(self) -> None:
         """Throw away all work: what comes is for something else."""
-        if self._found_recipe() is not None:
-            log.info("starting over: what was kept is of other data or options", folder=str(self._folder))
-        shutil.rmtree(self.trainer, ignore_errors=True)
-        self._seen.unlink(missing_ok=True)
-        make_directory(self.trainer)
-        write_atomically(self._folder / "recipe.json", self._recipe)
+        with self._told():
+            if self._found_recipe() is not None:
+                log.info("starting over: what was kept is of other data or options", folder=str(self._folder))
+                # First away and last back: cut off in between, it is done again.
+                self._recipe_file.unlink()
+                fsync_directory(self._folder)
+            if self.trainer.exists():
+                shutil.rmtree(self.trainer)
+            self._seen.unlink(missing_ok=True)
+            make_directory(self.trainer)
+            write_atomically(self._recipe_file, self._recipe)
 
     def seen(self, most: int) -> list[str]:
         """The digests of the first images taken in; those behind them are forgotten."""
-        try:
-            lines = self._seen.read_text("ascii", "replace").splitlines()[:most]
-        except FileNotFoundError:
-            lines = []
-        write_atomically(self._seen, "".join(f"{line}\n" for line in lines).encode())
+        with self._told():
+            try:
+                lines = self._seen.read_text("ascii", "replace").splitlines()[:most]
+            except FileNotFoundError:
+                lines = []
+            write_atomically(self._seen, "".join(f"{line}\n" for line in lines).encode())
         return lines
 
     def note(self, digests: Sequence[str]) -> None:
         """Remember images that are about to be taken in."""
-        with self._seen.open("ab") as file:
+        with self._told(), self._seen.open("ab") as file:
             file.write("".join(f"{one}\n" for one in digests).encode())
             sync_file(file)
 
-    def remove(self) -> None:
-        """The work is done: nothing of it is needed any more."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise output_error(self._folder, error) from error
 
     @property
     def _seen(self) -> Path:
         return self._folder / "seen"
 
+    @property
+    def _recipe_file(self) -> Path:
+        return self._folder / RECIPE
+
+    @property
+    def _lock_file(self) -> Path:
+        return self._folder / "lock"
+
     def _found_recipe(self) -> bytes | None:
         try:
-            return (self._folder / "recipe.json").read_bytes()
+            return self._recipe_file.read_bytes()
         except FileNotFoundError:
             return None
 
     def _take_lock(self) -> None:
-        self._lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        if any(self._folder.iterdir()) and not self._lock_file.exists():
+            raise ConfigError(f"{self._folder} is in the way, and none of ours: move it, or choose another output")
+        self._lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StateLockedError(
                 f"{self._folder} is in use by another process: wait for it, or choose another output"
             ) from None
+
+
+def remove_work(folder: Path) -> None:
+    """The work is done: nothing of it is needed any more. What is none of ours stays."""
+    if (folder / RECIPE).is_file():
+        shutil.rmtree(folder, ignore_errors=True)

@@ -87,6 +87,10 @@ class ModelOptions(Strict, frozen=True):
     """Section `[model]`: encoder, density and policy, fitted before."""
 
     path: Annotated[str, msgspec.Meta(min_length=1, description="A bundle that `speciate fit` wrote.")]
+    encoder: Annotated[
+        Section,
+        msgspec.Meta(description="Options of its encoder that are others here, such as the device."),
+    ] = msgspec.field(default_factory=dict)
 
 
 class PipelineConfig(Strict, frozen=True):

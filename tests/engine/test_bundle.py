@@ -73,8 +73,8 @@ def forge_all(path, change):
     forge(path, changed)
 
 
-def refused(path, *fragments):
-    with pytest.raises(BundleError) as caught:
+def refused(path, *fragments, kind=BundleError):
+    with pytest.raises(kind) as caught:
         Bundle.load(path)
     assert all(fragment in str(caught.value) for fragment in (str(path), *fragments)), caught.value
 
@@ -171,9 +171,15 @@ def test_no_byte_can_be_missing_or_too_many(whole, name, data):
 @pytest.mark.parametrize("name", VERIFIED)
 def test_no_file_can_be_missing(model, name):
     (model / name).unlink()
-    refused(model, name, "No such file")
+    refused(model, name, "No such file", kind=ConfigError if name == MANIFEST else BundleError)
     (model / name).mkdir()
-    refused(model, name, "Is a directory")
+    refused(model, name, kind=ConfigError if name == MANIFEST else BundleError)
+
+
+def test_what_never_ends_is_not_read(model):
+    (model / HEAD).unlink()
+    (model / HEAD).symlink_to("/dev/zero")
+    refused(model, HEAD, "0 bytes instead of")
 
 
 def test_the_card_is_for_people_and_may_be_edited(model):
@@ -254,7 +260,7 @@ def test_what_is_no_bundle_is_told_so(tmp_path):
     (tmp_path / "file").write_text("x")
     for path in (tmp_path, tmp_path / "nothing", tmp_path / "file"):
         assert not is_bundle(path)
-        refused(path, "is no model")
+        refused(path, "is no model", "speciate fit", kind=ConfigError)
 
 
 def test_a_bundle_is_one_whole_or_not(model):
@@ -298,10 +304,20 @@ def test_nothing_is_written_over(tmp_path, what):
 
 
 def test_what_a_crash_left_behind_is_in_nobodys_way(tmp_path):
-    (tmp_path / "m.tmp" / "deep").mkdir(parents=True)
+    (tmp_path / "m.tmp").mkdir()
+    (tmp_path / "m.tmp" / HEAD).touch()
+    (tmp_path / "m.tmp" / "encoder-weights.safetensors").touch()
     write(tmp_path / "m")
     assert {path.name for path in (tmp_path / "m").iterdir()} == {MANIFEST, HEAD, CARD}
     assert not (tmp_path / "m.tmp").exists()
+
+
+def test_a_folder_of_somebody_else_is_not_removed(tmp_path):
+    (tmp_path / "m.tmp").mkdir()
+    (tmp_path / "m.tmp" / "thesis.txt").write_text("years of work")
+    with pytest.raises(ConfigError, match=r"thesis\.txt in it"):
+        write(tmp_path / "m")
+    assert (tmp_path / "m.tmp" / "thesis.txt").exists()
 
 
 @pytest.mark.parametrize("name", ["sync_file", "fsync_directory", "make_directory", "_seal_of"])

@@ -1,5 +1,6 @@
 """From a TOML file and overrides to checked options: every mistake is named with its place."""
 
+import dataclasses
 import itertools
 import os
 import sys
@@ -275,7 +276,7 @@ def test_an_output_that_is_another_output_or_an_input_is_refused(
     config = parse({**TREE, output: {"plugin": "made", "path": path}, other: {"plugin": "made", "path": pattern}})
     for changed in (config, msgspec.structs.replace(config, **{other: {"plugin": "made", "paths": ["x", pattern]}})):
         with pytest.raises(ConfigError, match=r"which .* uses too: choose another path") as caught:
-            _check_apart(changed)
+            _check_apart(changed, None)
         assert all(f"[{name}]" in str(caught.value) for name in (output, other))
         assert os.path.realpath(path) in str(caught.value)
     with pytest.raises(ConfigError, match="uses too"):
@@ -350,7 +351,7 @@ MADE_BY = {f"{stage}.made": "4.2" for stage in ("encoder", "density", "policy")}
 
 def write_model(path: Path, encoder: dict[str, Any] | None = None, plugins: dict[str, str] = MADE_BY) -> Path:
     (path.parent / "weights.bin").write_bytes(b"weights")
-    files = {} if encoder is None else {"path": path.parent / "weights.bin"}
+    files = {} if encoder is None or "path" in encoder else {"path": path.parent / "weights.bin"}
     write_bundle(path, encoder=encoder, files=files, head=HEAD, card=CARD, plugins=plugins)
     return path
 
@@ -381,6 +382,54 @@ def test_a_model_stands_in_for_encoder_density_and_policy(plugins: Plugins, mode
         "model": {"fingerprint": found.bundle.manifest.fingerprint},
         "run": {"duplicate_window": found.config.run.duplicate_window, "universe": "partition"},
     }
+
+
+def test_options_of_a_models_encoder_may_be_others_here(plugins: Plugins, model: Path) -> None:
+    tree = {**with_model(model), "model": {"path": str(model), "encoder": {"scale": 7.0}}}
+    found = resolve(parse(tree), plugins)
+    assert msgspec.to_builtins(found["encoder"].options)["scale"] == 7.0
+    assert found.fold["model"]["scale"] == 7.0, "what was begun with other options is not gone on with"
+
+
+@pytest.mark.parametrize("key", ["plugin", "path"])
+def test_what_makes_a_models_encoder_what_it_is_cannot_be_changed(plugins: Plugins, model: Path, key: str) -> None:
+    tree = {**with_model(model), "model": {"path": str(model), "encoder": {key: "other"}}}
+    with pytest.raises(ConfigError, match=rf"\[model\.encoder\] {key} cannot be changed"):
+        resolve(parse(tree), plugins)
+
+
+def test_a_model_without_an_encoder_has_no_options_of_it(plugins: Plugins, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "m")
+    tree = {**with_model(model), "model": {"path": str(model), "encoder": {"scale": 7.0}}}
+    with pytest.raises(ConfigError, match=r"\[model\.encoder\] scale cannot be changed"):
+        resolve(parse(tree), plugins)
+
+
+def with_files(plugins: Plugins, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the made encoder say that its option `path` names a file."""
+    provider = plugins.provider
+
+    def changed(stage: str, name: str) -> Any:
+        found = provider(stage, name)
+        return dataclasses.replace(found, files=("path",)) if stage == "encoder" else found
+
+    monkeypatch.setattr(plugins, "provider", changed)
+
+
+def test_a_model_that_names_a_file_outside_of_itself_is_refused(
+    plugins: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_files(plugins, monkeypatch)
+    model = write_model(tmp_path / "m", {"plugin": "made", "path": "/somewhere/else"})
+    with pytest.raises(BundleError, match="names a file outside of itself as path"):
+        resolve(parse(with_model(model)), plugins)
+
+
+def test_no_output_is_a_file_of_the_encoder(plugins: Plugins, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_files(plugins, monkeypatch)
+    tree = {**TREE, "encoder": {"plugin": "made", "path": "w"}, "sink": {"plugin": "made", "path": "./w"}}
+    with pytest.raises(ConfigError, match=r"\[sink\] writes to .*, which \[encoder\] uses too"):
+        resolve(parse(tree), plugins)
 
 
 def test_a_model_of_features_has_no_encoder(plugins: Plugins, tmp_path: Path) -> None:
@@ -447,7 +496,7 @@ def test_a_model_is_a_configuration_with_the_usual_outputs(model: Path) -> None:
     assert config.source == {**source, "path": "there"}
     assert config.run.batch_events == 3
     assert all((config.sink, config.dead_letters, config.store))
-    with pytest.raises(ConfigError, match="`source`"):
+    with pytest.raises(ConfigError, match=r"says nothing of what to read: give INPUTs .* or -s source\.plugin"):
         load(model)
 
 

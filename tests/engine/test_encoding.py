@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from worlds import feature, record
 
 from speciate.encoding import BATCH_IMAGES, OneAtATime, encode_records
-from speciate.errors import DecodeError, EncodeError, FeatureError, PluginError
+from speciate.errors import DecodeError, DeviceError, EncodeError, FeatureError, PluginError
 from speciate_schemas import ForgetCategory, ImageEvent
 
 
@@ -44,6 +44,13 @@ class Encoder:
         return np.array([[len(kind)] for kind in kinds if kind != "lose"])
 
 
+def proven(encoder=None):
+    """An encoder that has encoded something before."""
+    shared = OneAtATime(encoder or Encoder())
+    encode_records([image(99, "good")], shared)
+    return shared
+
+
 def image(sequence, kind, **more):
     return record(sequence, ImageEvent(id=str(sequence), image=memoryview(kind.encode())), **more)
 
@@ -66,7 +73,7 @@ def made(sequence, kind):
 @given(st.lists(kinds, max_size=15))
 def test_the_image_at_fault_carries_its_error_and_no_other(drawn):
     records = [made(place, kind) for place, kind in enumerate(drawn)]
-    encoded = encode_records(records, Encoder())
+    encoded = encode_records(records, proven())
     assert list(encoded) == records
     for kind, one in zip(drawn, encoded, strict=True):
         if kind in ERRORS:
@@ -90,7 +97,7 @@ def test_a_good_batch_is_encoded_at_once_and_a_batch_without_images_not_at_all()
 
 
 def test_what_was_raised_is_in_the_error_and_in_the_log(caplog):
-    (one,) = encode_records([image(7, "raise")], Encoder())
+    (one,) = encode_records([image(7, "raise")], proven())
     assert str(one.error) == "ZeroDivisionError: odd"
     (told,) = caplog.records
     assert (told.id, told.error) == ("7", "ZeroDivisionError('odd')")
@@ -105,6 +112,34 @@ def test_without_an_encoder_images_pass_as_they_are():
 def test_an_encoder_that_loses_images_is_at_fault_itself():
     with pytest.raises(PluginError, match=r"answered 2 images with features of shape \(1, 1\)"):
         encode_records([image(0, "lose"), image(1, "good")], Encoder())
+
+
+def test_an_encoder_that_is_gone_is_no_fault_of_the_images():
+    """Nobody wants a night's images among the dead letters because a device fell off its bus."""
+    encoder = Encoder()
+    shared = proven(encoder)
+    encoder.encode = lambda _: 1 / 0
+    for images in ([image(0, "good")], [image(0, "good"), image(1, "fine")]):
+        with pytest.raises(DeviceError, match=r"whatever the image \(ZeroDivisionError: division by zero\): mend it"):
+            encode_records(images, shared)
+        assert all(one.error is None for one in images)
+
+
+def test_an_encoder_that_never_worked_is_not_blamed_on_the_first_image():
+    with pytest.raises(DeviceError):
+        encode_records([image(0, "raise")], Encoder())
+
+
+@pytest.mark.parametrize("step", ["prepare", "encode"])
+def test_an_error_of_ours_that_is_of_no_event_is_raised_as_it_is(step):
+    encoder = Encoder()
+
+    def unloaded(_):
+        raise PluginError("used before it is loaded")
+
+    setattr(encoder, step, unloaded)
+    with pytest.raises(PluginError, match="before it is loaded"):
+        encode_records([image(0, "good")], encoder)
 
 
 def test_more_images_than_a_batch_are_encoded_in_parts_and_in_order():

@@ -23,7 +23,7 @@ from worlds import (
     write_images,
 )
 
-from speciate.errors import OutputError, PluginError, SourceError, StateMismatchError
+from speciate.errors import DeviceError, EncodeError, OutputError, PluginError, SourceError, StateMismatchError
 from speciate.plugins import installed
 from speciate.restore import latest
 from speciate_schemas import Assignment, Rejection, decode
@@ -528,12 +528,48 @@ async def test_a_plugin_that_leaks_stop_iteration_ends_the_run(folder, monkeypat
         await asyncio.wait_for(make_pipeline(make_tree(Path(), stream(30))).run(), 20)
 
 
-async def test_an_encoder_that_leaks_stop_iteration_has_its_images_rejected(tmp_path):
+async def test_an_encoder_that_leaks_stop_iteration_ends_the_run(tmp_path):
     pipeline = make_pipeline(image_tree(tmp_path))
     parts, real = pipeline.stages, pipeline.stages.encoder.encode
     parts.encoder.encode = lambda images: real(images) if len(images) == 8 else leak()
-    report = await asyncio.wait_for(pipeline.run(), 20)
-    assert report.status.tally.rejected == 60
+    with pytest.raises(DeviceError, match="StopIteration"):
+        await asyncio.wait_for(pipeline.run(), 20)
+
+
+async def test_a_device_that_is_gone_ends_the_run_and_nothing_is_lost(tmp_path):
+    """What was answered stays, what was not is answered by the next run, and no image is blamed."""
+    tree = image_tree(tmp_path)
+    pipeline = make_pipeline(tree)
+    parts, real, calls = pipeline.stages, pipeline.stages.encoder.encode, []
+
+    def fall_off(prepared):
+        calls.append(len(prepared))
+        if sum(calls) > 30:
+            raise RuntimeError("device lost")
+        return real(prepared)
+
+    parts.encoder.encode = fall_off
+    with pytest.raises(DeviceError, match="device lost"):
+        await pipeline.run()
+    report = await make_pipeline(tree).run()
+    answers = answers_in(tmp_path / "out" / "answers.jsonl")
+    assert [answer.sequence for answer in answers] == list(range(60))
+    assert report.status.tally.rejected == 0
+
+
+async def test_what_was_answered_and_cannot_be_encoded_any_more_is_told_so(tmp_path):
+    tree = image_tree(tmp_path, batch_events=4) | {"commit": {"events": 4, "snapshot_events": 1000}}
+    pipeline = fused_pipeline(tree, Fuse(20))
+    with pytest.raises(PowerError):
+        await pipeline.run()
+    pipeline = make_pipeline(tree)
+    pipeline.stages.encoder.prepare = lambda _: leak_error()
+    with pytest.raises(StateMismatchError, match="cannot be encoded any more: no eyes; mend the encoder"):
+        await pipeline.run()
+
+
+def leak_error():
+    raise EncodeError("no eyes")
 
 
 @pytest.mark.parametrize("name", ["answers.jsonl", "dead.log"])

@@ -159,11 +159,9 @@ async def test_nothing_at_all_is_no_support_set(work):
             await take_in([], taker, work)
 
 
-events_of = st.lists(
-    st.builds(photo, st.integers(0, 3), st.sampled_from("ab"), st.binary(min_size=1, max_size=1))
-    | st.builds(feature, st.integers(0, 3), st.tuples(*[st.integers(0, 1)] * 3), label=st.sampled_from("ab")),
-    max_size=4,
-)
+photos = st.builds(photo, st.integers(0, 3), st.sampled_from("ab"), st.binary(min_size=1, max_size=1))
+vectors = st.builds(feature, st.integers(0, 3), st.tuples(*[st.integers(0, 1)] * 3), label=st.sampled_from("ab"))
+events_of = st.lists(photos, max_size=4) | st.lists(vectors, max_size=4)
 
 
 def hashed(events, work):

@@ -1,5 +1,7 @@
 """The folder of a fit: kept for the same work, cleared for other work, used by one at a time."""
 
+import errno
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speciate.errors import OutputError, StateLockedError
-from speciate.workplace import Workplace
+from speciate import workplace
+from speciate.errors import ConfigError, OutputError, StateLockedError
+from speciate.workplace import Workplace, remove_work
 
 RECIPE = {"encoder": {"plugin": "x", "sizes": (1, 2)}, "training": None}
 
@@ -17,6 +20,10 @@ RECIPE = {"encoder": {"plugin": "x", "sizes": (1, 2)}, "training": None}
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "deep" / "m.part"
+
+
+def full_disk(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def work_in(folder, recipe=None):
@@ -127,8 +134,42 @@ def test_a_refusal_keeps_no_file_open(folder):
 def test_when_the_work_is_done_nothing_of_it_stays(folder):
     with work_in(folder) as work:
         work.note(["a"])
-        work.remove()
+        remove_work(folder)
     assert list(folder.parent.iterdir()) == []
+
+
+def test_a_folder_of_somebody_else_is_neither_used_nor_removed(folder):
+    folder.mkdir(parents=True)
+    (folder / "thesis.txt").write_text("years of work")
+    with pytest.raises(ConfigError, match="is in the way"), work_in(folder):
+        pass
+    remove_work(folder)
+    assert [path.name for path in folder.iterdir()] == ["thesis.txt"]
+
+
+def test_throwing_away_that_was_cut_off_is_done_again(folder, monkeypatch):
+    """What is left of other work must never pass for ours."""
+    with work_in(folder) as work:
+        (work.trainer / "old").touch()
+        work.note(["a"])
+        with monkeypatch.context() as patch:
+            patch.setattr(shutil, "rmtree", full_disk)
+            with pytest.raises(OutputError):
+                work.clear()
+    with work_in(folder) as work:
+        assert not (work.trainer / "old").exists()
+        assert work.seen(9) == []
+
+
+@pytest.mark.parametrize(
+    "action", [lambda work: work.note(["a"]), lambda work: work.seen(1), lambda work: work.clear()]
+)
+def test_a_full_disk_is_the_worlds_fault(folder, monkeypatch, action):
+    with work_in(folder) as work:
+        monkeypatch.setattr(workplace, "sync_file", full_disk)
+        monkeypatch.setattr(workplace, "write_atomically", full_disk)
+        with pytest.raises(OutputError, match="No space left"):
+            action(work)
 
 
 def test_a_folder_that_cannot_be_is_told(tmp_path):

@@ -46,6 +46,8 @@ class TimmTrainer:
         self._identity = _identity(self._model, encoder, training)
         self._activations = Activations(folder, self._identity)
         self._checkpoint = folder / "checkpoint.safetensors"
+        if not self.observed:
+            self._checkpoint.unlink(missing_ok=True)  # it was of images that are gone
 
     @property
     def observed(self) -> int:
