@@ -41,8 +41,16 @@ common = {"id": names, "stream": words, "time": st.none() | numbers}
 renames = st.builds(schemas.RenameCategory, **common, category=counts, label=names)
 merges = st.builds(schemas.MergeCategories, **common, keep=counts, absorb=counts)
 forgets = st.builds(schemas.ForgetCategory, **common, category=counts)
+undos = st.builds(schemas.UndoLast, **common)
+relabels = st.builds(schemas.Relabel, category=counts, becomes=st.none() | counts, label=st.none() | names)
 categories = st.builds(
     schemas.CategoryState, id=counts, label=st.none() | words, known=st.booleans(), count=counts, arrays=named_arrays
+)
+last_changes = st.builds(
+    schemas.LastChange,
+    kind=st.sampled_from(["rename", "merge", "forget"]),
+    before=st.lists(categories, max_size=2),
+    since=st.lists(arrays, max_size=2),
 )
 recents = st.builds(
     schemas.RecentState, streams=st.lists(words, max_size=3), ids=st.lists(words, max_size=3), sequences=arrays
@@ -58,6 +66,7 @@ heads = st.builds(
     next_category=counts,
     shared=named_arrays,
     categories=st.lists(categories, max_size=2),
+    last_change=st.none() | last_changes,
 )
 tallies = st.builds(
     schemas.Tally,
@@ -267,6 +276,8 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
     schemas.RenameCategory: renames,
     schemas.MergeCategories: merges,
     schemas.ForgetCategory: forgets,
+    schemas.UndoLast: undos,
+    schemas.Relabel: relabels,
     schemas.Assignment: st.builds(
         schemas.Assignment,
         id=names,
@@ -287,9 +298,10 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
         id=names,
         stream=words,
         sequence=counts,
-        control=renames | merges | forgets,
+        control=renames | merges | forgets | undos,
         head_version=counts,
         origin=words,
+        relabels=st.lists(relabels, max_size=2),
     ),
     schemas.Rejection: st.builds(
         schemas.Rejection,
@@ -317,6 +329,7 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
         original=blobs,
     ),
     schemas.CategoryState: categories,
+    schemas.LastChange: last_changes,
     schemas.HeadState: heads,
     schemas.Tally: tallies,
     schemas.RecentState: recents,

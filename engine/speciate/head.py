@@ -24,7 +24,8 @@ from speciate.plugins import Plugins, installed
 from speciate.sealed import load_sealed, save_sealed
 from speciate.stages import BIRTH, Choice, Density, DensityState, Matrix, Policy, Vector
 from speciate.support import check_support
-from speciate_schemas import CategoryState, HeadState
+from speciate.undoing import MOST_SINCE, Memory, learn_again, relabels_of
+from speciate_schemas import CategoryState, HeadState, LastChange, Relabel
 
 NEGLIGIBLE_NATS = 50.0
 """So far behind the best, even ten thousand categories add less to a posterior's normaliser than its last bit: they are
@@ -77,6 +78,7 @@ class Head:
         self._policy: Policy = policy.create()
         self._entries: list[_Entry] = []
         self._next_category = 0
+        self._memory = Memory()
         self.version = 0
         """Changes since the head was fitted."""
 
@@ -225,26 +227,76 @@ class Head:
                 f"{self._next_category}: the outputs belong to another state"
             )
 
-    def rename(self, category: int, label: str) -> None:
-        """Give a category a label."""
-        self._entries[self._place(category)].label = label
+    def rename(self, category: int, label: str) -> list[Relabel]:
+        """Give a category a label; what that means for decisions made before."""
+        entry = self._entries[self._place(category)]
+        before = CategoryState(id=entry.id, label=entry.label, known=entry.known, count=0, arrays={})
+        self._memory.keep(LastChange(kind="rename", before=[before]))
+        entry.label = label
         self.version += 1
+        return [Relabel(category=category, becomes=category, label=label)]
 
-    def merge(self, keep: int, absorb: int) -> None:
-        """Fold one category into another; the absorbed number is never used again."""
+    def merge(self, keep: int, absorb: int) -> list[Relabel]:
+        """Fold one category into another; the absorbed number is never used again, unless the merge is undone."""
         into, gone = self._place(keep), self._place(absorb)
         if into == gone:
             raise UnknownCategoryError(f"category {keep} cannot be merged with itself: name two different ones")
+        self._memory.keep(LastChange(kind="merge", before=self._category_states(into, gone)))
         self._density.merge(into, gone)
+        label = self._entries[into].label
         del self._entries[gone]
         self.version += 1
+        return [Relabel(category=absorb, becomes=keep, label=label)]
 
-    def forget(self, category: int) -> None:
-        """Remove a category; its number is never used again."""
+    def forget(self, category: int) -> list[Relabel]:
+        """Remove a category; its number is never used again, unless that is undone."""
         place = self._place(category)
+        self._memory.keep(LastChange(kind="forget", before=self._category_states(place)))
         self._density.remove(place)
         del self._entries[place]
         self.version += 1
+        return [Relabel(category=category, becomes=None)]
+
+    def undo(self) -> list[Relabel]:
+        """Take back the last rename, merge or forget; what that means for decisions made before.
+
+        What a merged category has learnt since then goes to the likelier of the two it was made of.
+        """
+        last = self._memory.take()
+        if last is None:
+            raise UnknownCategoryError(
+                "there is nothing to undo: nothing was renamed, merged or forgotten, or it is undone already, or the "
+                f"merged category has learnt from more than {MOST_SINCE} events since"
+            )
+        if last.kind == "rename":
+            self._entries[self._place(last.before[0].id)].label = last.before[0].label
+        else:
+            self._bring_back(last)
+        self.version += 1
+        return relabels_of(last)
+
+    def _bring_back(self, last: LastChange) -> None:
+        """Have categories again as they were, each at the place of its number."""
+        state = self._density.export_state()
+        entries = {entry.id: entry for entry in self._entries}
+        arrays = dict(zip(entries, state.categories, strict=True))
+        for one in last.before:
+            entries[one.id] = _Entry(one.id, one.label, one.known)
+            arrays[one.id] = one.arrays
+        self._density.import_state(DensityState(state.shared, [arrays[number] for number in sorted(arrays)]))
+        self._entries = [entries[number] for number in sorted(entries)]
+        if last.kind == "merge":
+            kept, gone = (self._place(one.id) for one in last.before)
+            learn_again(self._density, (kept, gone), last.since)
+
+    def _category_states(self, *places: int) -> list[CategoryState]:
+        """Some categories as the state has them."""
+        arrays, categories = self._density.export_state().categories, self.categories
+        return [
+            CategoryState(id=one.id, label=one.label, known=one.known, count=one.count, arrays=arrays[place])
+            for place in places
+            for one in [categories[place]]
+        ]
 
     def verify(self) -> dict[int, float]:
         """What rounding shows to have done to each category's log scores, in nats, by its number.
@@ -273,6 +325,7 @@ class Head:
             next_category=self._next_category,
             shared=exported.shared,
             categories=categories,
+            last_change=self._memory.state(),
         )
 
     @classmethod
@@ -289,6 +342,7 @@ class Head:
             raise StateMismatchError(f"the state says dimension {state.dimension}, its arrays have {head.dimension}")
         head._entries = [_Entry(one.id, one.label, one.known) for one in state.categories]
         head._next_category = state.next_category
+        head._memory = Memory(state.last_change)
         head.version = state.version
         return head
 
@@ -304,6 +358,8 @@ class Head:
     def _absorb(self, place: int, point: Vector) -> tuple[int, float]:
         drift = self._density.absorb(place, point)
         self.version += 1
+        if self._memory.merged == self._entries[place].id:
+            self._memory.learnt(point)
         return place, drift
 
     def _found(self, point: Vector) -> tuple[int, None]:

@@ -27,9 +27,11 @@ from speciate_schemas import (
     MergeCategories,
     Observation,
     Rejection,
+    Relabel,
     RenameCategory,
     Tally,
     TaskState,
+    UndoLast,
     encode,
 )
 
@@ -185,7 +187,7 @@ class Task:
         assert isinstance(control, Control)  # noqa: S101  # fold() groups by it
         try:
             self._recent.check(control.stream, control.id)
-            version = self._apply(control)
+            version, relabels = self._apply(control)
         except EventError as error:
             return self._reject(record, dead_letter(record, error, "control"))
         self._remember(record)
@@ -197,21 +199,23 @@ class Task:
                 control=control,
                 head_version=version,
                 origin=record.origin,
+                relabels=relabels,
             )
         )
 
-    def _apply(self, control: Control) -> int:
-        """Change the categories; the head's version before."""
+    def _apply(self, control: Control) -> tuple[int, list[Relabel]]:
+        """Change the categories; the head's version before, and what it means for answers given before."""
         head = self.universe.existing(control.stream)
         version = head.version
         match control:
             case RenameCategory(category=category, label=label):
-                head.rename(category, label)
+                return version, head.rename(category, label)
             case MergeCategories(keep=keep, absorb=absorb):
-                head.merge(keep, absorb)
+                return version, head.merge(keep, absorb)
             case ForgetCategory(category=category):
-                head.forget(category)
-        return version
+                return version, head.forget(category)
+            case UndoLast():
+                return version, head.undo()
 
     def _reapply(self, control: Control) -> None:
         try:

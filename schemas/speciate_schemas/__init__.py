@@ -27,7 +27,9 @@ from speciate_schemas.events import (
     Observation,
     Refolded,
     Rejection,
+    Relabel,
     RenameCategory,
+    UndoLast,
 )
 from speciate_schemas.replay import (
     CategoryPurity,
@@ -44,6 +46,7 @@ from speciate_schemas.state import (
     CategoryState,
     Commit,
     HeadState,
+    LastChange,
     Position,
     RecentState,
     SnapshotManifest,
@@ -77,6 +80,7 @@ __all__ = [
     "HeadState",
     "ImageEvent",
     "KnownClasses",
+    "LastChange",
     "MergeCategories",
     "Message",
     "MethodConfig",
@@ -88,6 +92,7 @@ __all__ = [
     "Recipe",
     "Refolded",
     "Rejection",
+    "Relabel",
     "RenameCategory",
     "Run",
     "RunInfo",
@@ -105,6 +110,7 @@ __all__ = [
     "TemporalBin",
     "Timing",
     "TrainingReport",
+    "UndoLast",
     "decode",
     "encode",
 ]

@@ -83,6 +83,24 @@ class ForgetCategory(Wire, frozen=True, tag="forget.v1"):
     time: Time = None
 
 
+class UndoLast(Wire, frozen=True, tag="undo.v1"):
+    """Take back the last rename, merge or forget: once, and only the last."""
+
+    id: Identifier
+    stream: Stream = ""
+    time: Time = None
+
+
+class Relabel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a category is from here on; what was answered with its number before means this now."""
+
+    category: CategoryId
+    becomes: Annotated[
+        CategoryId | None, msgspec.Meta(description="The category it is now: itself, or another; null if it is gone.")
+    ]
+    label: Annotated[Label | None, msgspec.Meta(description="The label of that category, if it has one.")] = None
+
+
 class Assignment(Wire, frozen=True, tag="assignment.v1", gc=False):
     """The answer to an observation: the category it was given, and how sure that was."""
 
@@ -111,9 +129,12 @@ class ControlApplied(Wire, frozen=True, tag="control.v1"):
     id: Identifier
     stream: Stream
     sequence: Sequence
-    control: RenameCategory | MergeCategories | ForgetCategory
+    control: RenameCategory | MergeCategories | ForgetCategory | UndoLast
     head_version: Annotated[int, msgspec.Meta(ge=0, description="Changes the head had seen before this one.")]
     origin: Origin = ""
+    relabels: Annotated[list[Relabel], msgspec.Meta(description="What it means for answers given before.")] = (
+        msgspec.field(default_factory=list)
+    )
 
 
 class Rejection(Wire, frozen=True, tag="rejection.v1", gc=False):
@@ -162,8 +183,8 @@ class Refolded(Wire, frozen=True, tag="refolded.v1"):
 
 
 Observation = FeatureEvent | ImageEvent
-Control = RenameCategory | MergeCategories | ForgetCategory
-Event = FeatureEvent | ImageEvent | RenameCategory | MergeCategories | ForgetCategory
+Control = RenameCategory | MergeCategories | ForgetCategory | UndoLast
+Event = FeatureEvent | ImageEvent | RenameCategory | MergeCategories | ForgetCategory | UndoLast
 Answer = Assignment | Rejection | ControlApplied
 Message = (
     FeatureEvent
@@ -171,6 +192,7 @@ Message = (
     | RenameCategory
     | MergeCategories
     | ForgetCategory
+    | UndoLast
     | Assignment
     | Rejection
     | ControlApplied

@@ -1,6 +1,6 @@
 """What is kept: the head's state, the commit that ties outputs to inputs, and snapshots of both."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -24,6 +24,20 @@ class CategoryState(Stored, frozen=True, tag="category.v1"):
     arrays: dict[str, Array]
 
 
+class LastChange(Stored, frozen=True, tag="last-change.v1"):
+    """The last change by hand, and what it takes to undo it."""
+
+    kind: Literal["rename", "merge", "forget"]
+    before: Annotated[
+        list[CategoryState],
+        msgspec.Meta(description="The categories as they were; of a merge first the one that was kept."),
+    ]
+    since: Annotated[
+        list[Array],
+        msgspec.Meta(description="What the merged category has learnt since, in the density's own coordinates."),
+    ] = msgspec.field(default_factory=list)
+
+
 class HeadState(Stored, frozen=True, tag="head.v1"):
     """Everything a head needs to go on exactly where it was."""
 
@@ -36,6 +50,7 @@ class HeadState(Stored, frozen=True, tag="head.v1"):
     next_category: Annotated[int, msgspec.Meta(ge=0)]
     shared: Annotated[dict[str, Array], msgspec.Meta(description="What was estimated from the support set.")]
     categories: list[CategoryState]
+    last_change: Annotated[LastChange | None, msgspec.Meta(description="Null if nothing can be undone.")] = None
 
 
 class Tally(Stored, frozen=True, tag="tally.v1"):
@@ -92,4 +107,4 @@ class SnapshotManifest(Stored, frozen=True, tag="snapshot.v1"):
     state_sha256: str
 
 
-StoredRecord = CategoryState | HeadState | Tally | RecentState | TaskState | Commit | SnapshotManifest
+StoredRecord = CategoryState | LastChange | HeadState | Tally | RecentState | TaskState | Commit | SnapshotManifest

@@ -10,6 +10,7 @@ from speciate_schemas import (
     ForgetCategory,
     MergeCategories,
     RenameCategory,
+    UndoLast,
     encode,
 )
 from speciate_schemas.framing import pack
@@ -92,5 +93,7 @@ def _payload(rng: np.random.Generator, number: int, centres: np.ndarray) -> byte
             return encode(MergeCategories(id=name, keep=int(rng.integers(20)), absorb=int(rng.integers(20))))
         case 5:
             return encode(ForgetCategory(id=name, category=int(rng.integers(30))))
+        case 6:
+            return encode(UndoLast(id=name))
         case _:
             return encode(good)

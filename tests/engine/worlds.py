@@ -28,6 +28,7 @@ from speciate_schemas import (
     ImageEvent,
     MergeCategories,
     RenameCategory,
+    UndoLast,
     encode,
 )
 from speciate_schemas.framing import pack
@@ -126,6 +127,7 @@ def inputs() -> st.SearchStrategy[dict[str, Any]]:
         st.builds(RenameCategory, id=ids, category=categories, label=st.sampled_from(["x", "y"])),
         st.builds(MergeCategories, id=ids, keep=categories, absorb=categories),
         st.builds(ForgetCategory, id=ids, category=categories),
+        st.builds(UndoLast, id=ids),
     )
     events = st.one_of(good, good, good, good, listed, bad, matrix, image, control).map(lambda event: {"event": event})
     broken = st.binary(max_size=5).map(lambda data: {"original": data, "error": DecodeError("broken")})

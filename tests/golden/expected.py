@@ -17,6 +17,7 @@ from speciate_schemas import (
     ForgetCategory,
     HeadState,
     ImageEvent,
+    LastChange,
     MergeCategories,
     RecentState,
     Refolded,
@@ -25,6 +26,7 @@ from speciate_schemas import (
     SnapshotManifest,
     Tally,
     TaskState,
+    UndoLast,
 )
 from speciate_schemas.events import tag_of
 
@@ -85,6 +87,7 @@ _VALUES = (
     _RENAME,
     MergeCategories(id="merge-1", keep=3, absorb=7, stream="camera-north", time=1_700_000_002.0),
     ForgetCategory(id="forget-1", category=4, stream="camera-north", time=1_700_000_003.0),
+    UndoLast(id="undo-1", stream="camera-north", time=1_700_000_004.0),
     Assignment(
         id="event-1",
         stream="camera-north",
@@ -120,6 +123,7 @@ _VALUES = (
     ),
     Refolded(sequence=44, universe="stream", tasks=4, categories=17, done=False),
     _CATEGORY,
+    LastChange(kind="merge", before=[_CATEGORY], since=[Array.of(np.array([0.5, 2.0, -1.0]))]),
     _HEAD,
     _TALLY,
     _RECENT,

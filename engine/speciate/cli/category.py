@@ -89,6 +89,20 @@ def forget(*, config: Path, category: int, **where: Any) -> None:
     _send(config, ForgetCategory, {"category": category}, **where)
 
 
+@command.command(name="undo")
+@config_argument
+@_options
+def undo(*, config: Path, **where: Any) -> None:
+    """Take back the last rename, merge or forget.
+
+    CONFIG is the TOML file of the pipeline. Only the last one can be taken back, and only once; what a merged category
+    has learnt since goes to the likelier of the two it was made of.
+    """
+    from speciate_schemas import UndoLast
+
+    _send(config, UndoLast, {}, **where)
+
+
 def _send(
     path: Path,
     kind: "type[Control]",
