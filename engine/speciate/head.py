@@ -22,7 +22,8 @@ from speciate.errors import (
 )
 from speciate.plugins import Plugins, installed
 from speciate.sealed import load_sealed, save_sealed
-from speciate.stages import BIRTH, Choice, Density, DensityState, Matrix, Policy, Vector
+from speciate.stages import BIRTH, Choice, Density, DensityState, Matrix, Policy, Vector, is_mergeable
+from speciate.suggesting import densities_that_tell
 from speciate.support import check_support
 from speciate.undoing import MOST_SINCE, Memory, learn_again, relabels_of
 from speciate_schemas import CategoryState, HeadState, LastChange, Relabel
@@ -297,6 +298,21 @@ class Head:
             for place in places
             for one in [categories[place]]
         ]
+
+    def merge_gains(self, neighbours: int, category: int | None = None) -> list[tuple[int, int, float]]:
+        """Each category, or one, with so many of its nearest: the numbers of the two, and what a merge is worth.
+
+        That is the log Bayes factor, in nats, of their events being one category's. Looks only.
+        """
+        density = self._density
+        if not is_mergeable(density):
+            raise ConfigError(
+                f"density {self._chosen[0].name!r} cannot tell what a merge is worth: its categories have no marginal "
+                f"likelihood; densities that have one: {', '.join(densities_that_tell()) or 'none is installed'}"
+            )
+        pairs = density.neighbours(neighbours, None if category is None else [self._place(category)])
+        gains = density.merge_gain(pairs).tolist()
+        return [(self._entries[i].id, self._entries[j].id, gain) for (i, j), gain in zip(pairs, gains, strict=True)]
 
     def verify(self) -> dict[int, float]:
         """What rounding shows to have done to each category's log scores, in nats, by its number.

@@ -266,6 +266,28 @@ class Density(Protocol):
         """Become what `export_state` described, bit for bit."""
 
 
+class Mergeable(Density, Protocol):
+    """A density whose state tells whether two categories are rather one. Neither question changes anything."""
+
+    def merge_gain(self, pairs: Sequence[tuple[int, int]]) -> Vector:
+        """Of each pair the log Bayes factor, in nats: the events of both as one category's against as two's.
+
+        log p(D_i ∪ D_j) - log p(D_i) - log p(D_j) with the marginal likelihoods of the density's own model, exact up to
+        rounding. A density that has none, because its scores depend on the order of the events, is not mergeable.
+        """
+
+    def neighbours(self, most: int, of: Sequence[int] | None = None) -> Sequence[tuple[int, int]]:
+        """For each category, or each of some, the `most` others nearest to it, by a cheap measure of the density's own.
+
+        As pairs (i, j) with i < j, each once, in order.
+        """
+
+
+def is_mergeable(density: Density) -> TypeGuard[Mergeable]:
+    """Whether the density can tell what a merge would be worth."""
+    return hasattr(density, "merge_gain")
+
+
 BIRTH = -1
 """The index a policy chooses for a new category."""
 

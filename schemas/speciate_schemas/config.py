@@ -42,7 +42,7 @@ class RunOptions(Strict, frozen=True):
         Count | None,
         msgspec.Meta(description="Threads that decode images beside the encoder; left out: as many as processors."),
     ] = None
-    encode_events: Annotated[Count, msgspec.Meta(description="Most images encoded at once.")] = 32
+    encode_events: Annotated[Count, msgspec.Meta(description="Most images encoded at once.")] = 16
     max_event_bytes: Annotated[
         int, msgspec.Meta(ge=1, le=64 * MEBI, description="A larger input is rejected; 64 MiB at most.")
     ] = 16 * MEBI

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from speciate.cli.options import config_argument, json_option, overrides_option
-from speciate.cli.output import print_json
+from speciate.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from speciate.config import Resolved
-    from speciate_schemas import Control
+    from speciate.snapshot import Snapshot
+    from speciate.suggesting import Suggestion
+    from speciate_schemas import Control, HeadState
 
 category_type = click.IntRange(0)
 
@@ -38,7 +40,7 @@ def command() -> None:
 
     A control event is sent to where the source of the pipeline reads it, such as the control topic of Kafka. It takes
     effect when the pipeline comes to it, between two events, and is answered like them; `speciate inspect` shows the
-    numbers of the categories.
+    numbers of the categories, and `suggest` which of them are rather one.
     """
 
 
@@ -103,6 +105,84 @@ def undo(*, config: Path, **where: Any) -> None:
     _send(config, UndoLast, {}, **where)
 
 
+@command.command(name="suggest")
+@config_argument
+@click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="Most suggestions that are made.")
+@click.option("--all", "everything", is_flag=True, help="Also pairs that are rather two categories than one.")
+@_options
+def suggest(
+    *,
+    config: Path,
+    most: int,
+    everything: bool,
+    partition: int | None,
+    stream: str | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Suggest merges, the best supported first.
+
+    CONFIG is the TOML file of the pipeline, which may be running: only its newest whole snapshot is read, and nothing
+    is merged. Each category is compared with the nearest others. The log Bayes factor says, in nats, how much likelier
+    the events of both are as one category's than as two's; above 0 they speak for a merge. Each suggestion is about
+    the categories as they are: after a merge, ask again.
+    """
+    from speciate.config import load, resolve
+    from speciate.head import Head
+    from speciate.logs import configure
+    from speciate.plugins import installed
+    from speciate.suggesting import suggest
+
+    configure()
+    resolved = resolve(load(config, overrides), installed())
+    _require_stream(resolved, stream)
+    snapshot = asyncio.run(_newest(resolved, partition))
+    found = suggest(Head.from_state(_head_of(resolved, snapshot, stream)), most, everything=everything)
+    if as_json:
+        told = [one._asdict() for one in found]
+        print_json({"snapshot_sequence": snapshot.commit.sequence, "suggestions": told})
+    elif found:
+        columns = ("keep", "label", "events", "absorb", "label", "events", "log Bayes factor")
+        print_table(columns, [_suggestion_cells(one) for one in found])
+    else:
+        click.echo("no suggestion: every category is rather one of its own")
+
+
+def _suggestion_cells(one: "Suggestion") -> list[str]:
+    sides = zip((one.keep, one.absorb), one.labels, one.counts, strict=True)
+    cells = [cell for number, label, count in sides for cell in (str(number), label or "", f"{count:,}")]
+    return [*cells, f"{one.log_bayes_factor:,.2f}"]
+
+
+async def _newest(resolved: "Resolved", partition: int | None) -> "Snapshot":
+    """The newest whole snapshot of a task."""
+    from speciate.errors import StateMismatchError
+    from speciate.looking import look
+    from speciate.stages import Seat
+
+    view = await look(resolved, Seat(*await _task(resolved, partition)))
+    if view.snapshot is None:
+        raise StateMismatchError(f"{view.state or view.outputs} holds no categories yet: run the pipeline first")
+    return view.snapshot
+
+
+def _head_of(resolved: "Resolved", snapshot: "Snapshot", stream: str | None) -> "HeadState":
+    """The state of the head that is meant."""
+    import msgspec
+
+    from speciate.errors import ConfigError
+
+    state = snapshot.state
+    if resolved.config.run.universe != "stream":
+        return state.head
+    if stream not in state.streams:
+        known = ", ".join(map(repr, state.streams)) or "none"
+        raise ConfigError(
+            f"--stream {stream!r} has no categories in the newest snapshot: streams that have are {known}"
+        )
+    return msgspec.structs.replace(state.streams[stream], shared=state.head.shared)
+
+
 def _send(
     path: Path,
     kind: "type[Control]",
@@ -135,8 +215,7 @@ def _control(resolved: "Resolved", kind: "type[Control]", fields: dict[str, Any]
 
     from speciate.errors import ConfigError
 
-    if stream is None and resolved.config.run.universe == "stream":
-        raise ConfigError('run.universe is "stream": each stream has categories of its own, name it with --stream')
+    _require_stream(resolved, stream)
     verb = kind.__name__.partition("Categor")[0].lower()
     try:
         return msgspec.convert({**fields, "id": f"{verb}-{uuid.uuid4().hex}", "stream": stream or ""}, kind)
@@ -144,10 +223,16 @@ def _control(resolved: "Resolved", kind: "type[Control]", fields: dict[str, Any]
         raise ConfigError(f"cannot {verb} it: {error}") from error
 
 
+def _require_stream(resolved: "Resolved", stream: str | None) -> None:
+    from speciate.errors import ConfigError
+
+    if stream is None and resolved.config.run.universe == "stream":
+        raise ConfigError('run.universe is "stream": each stream has categories of its own, name it with --stream')
+
+
 async def _sent(resolved: "Resolved", partition: int | None, control: "Control") -> tuple[int, str]:
     """Send it; the number of the task it is for, and where it is."""
     from speciate.errors import ConfigError
-    from speciate.looking import count_tasks
 
     source = resolved["source"]
     if source.provider.send is None:
@@ -155,6 +240,15 @@ async def _sent(resolved: "Resolved", partition: int | None, control: "Control")
             f"source {source.name!r} takes no control events from outside: put them into the input itself, as events "
             f'such as {{"type": "rename.v1", "id": "…", "category": 1, "label": "…"}}'
         )
+    number, _ = await _task(resolved, partition)
+    return number, await source.provider.send(source.options, number, control)
+
+
+async def _task(resolved: "Resolved", partition: int | None) -> tuple[int, int]:
+    """The number of the task that is meant, and how many there are."""
+    from speciate.errors import ConfigError
+    from speciate.looking import count_tasks
+
     count = await count_tasks(resolved)
     if partition is None and count > 1:
         raise ConfigError(
@@ -162,5 +256,4 @@ async def _sent(resolved: "Resolved", partition: int | None, control: "Control")
         )
     if partition is not None and partition >= count:
         raise ConfigError(f"--partition {partition}: the tasks are numbered from 0 to {count - 1}")
-    number = partition or 0
-    return number, await source.provider.send(source.options, number, control)
+    return partition or 0, count

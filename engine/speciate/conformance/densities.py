@@ -7,11 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from speciate.conformance.expecting import expect, expect_equal
-from speciate.stages import Density, DensityState, Matrix, Screening, Vector
+from speciate.stages import Density, DensityState, Matrix, Mergeable, Screening, Vector, is_mergeable
 from speciate_schemas import encode
 
 SEED = 7
 FEWEST_EVENTS = 6
+GAIN_TOLERANCE = 1e-2
+"""Of what a merge is worth, in nats and relative: rows in single precision are exact enough."""
 
 
 def check_density(
@@ -34,6 +36,9 @@ def check_density(
     - Without any category it still embeds, scores births, and founds.
     - Export and import are the identity, bit for bit, in the state, in scores and in what is learnt afterwards.
     - An exported state does not change when the density learns on, nor when one that imported it does.
+    - If it is `Mergeable`: each category has its `most` neighbours, or all others if they are fewer, in pairs (i, j)
+      with i < j, in order, each once, and of those asked about only; a gain is a number, and that of a category of a
+      single event with another is the lead of its score there over a birth. To ask changes nothing.
     """
     expect(len(events) >= FEWEST_EVENTS, f"the check needs at least {FEWEST_EVENTS} events")
     expect(len(np.unique(classes)) > 1, "the check needs at least two classes")
@@ -47,6 +52,9 @@ def check_density(
     _check_emptied(_fitted(make, features, classes), events)
     _check_identity(make, density, events)
     _check_independence(make, density, points)
+    density = _fitted(make, features, classes)
+    if is_mergeable(density):
+        _check_merging(density, points)
 
 
 def _fitted(make: Callable[[], Density], features: Matrix, classes: npt.NDArray[np.int64]) -> Density:
@@ -206,6 +214,28 @@ def _check_independence(make: Callable[[], Density], density: Density, points: M
     _learn(first, points)
     expect_equal(_bytes(state), before, "a state must not change when one that imported it learns on")
     expect_equal(_bytes(second.export_state()), before, "two that imported one state must not share anything")
+
+
+def _check_merging(density: Mergeable, points: Matrix) -> None:
+    founded = len(density.counts)
+    lead = density.score(points[0], range(founded)) - density.score_birth(points[:1])
+    density.found(points[0])
+    before = _bytes(density.export_state())
+    gains = density.merge_gain([(place, founded) for place in range(founded)])
+    usable = gains.shape == lead.shape and np.allclose(gains, lead, rtol=GAIN_TOLERANCE, atol=GAIN_TOLERANCE)
+    expect(usable, f"the gain of a single event must be the lead of its score over a birth, {lead}, not {gains}")
+    everybody = set(range(founded + 1))
+    for most in (1, founded + 1):
+        pairs = list(density.neighbours(most))
+        expect(pairs == sorted(set(pairs)), f"neighbours must be in order and each pair once, not {pairs}")
+        law = "neighbours must be pairs (i, j) of different categories with i < j"
+        expect(all(0 <= i < j <= founded for i, j in pairs), f"{law}, not {pairs}")
+        for one in everybody:
+            own = list(density.neighbours(most, [one]))
+            law = f"category {one} must have {min(most, founded)} neighbours, and all of them in its pairs, not {own}"
+            expect(len(own) == min(most, founded) and all(one in pair for pair in own), law)
+            expect(set(own) <= set(pairs), f"the neighbours of category {one} must be among those of all, not {own}")
+    expect_equal(_bytes(density.export_state()), before, "to ask what a merge is worth must change nothing")
 
 
 def _learn(density: Density, points: Matrix) -> None:

@@ -11,6 +11,7 @@ q = ‖B(y-m)‖², which is no small difference of large numbers. Sections of t
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -24,6 +25,7 @@ from speciate.stages import Density, DensityState, Matrix, Screening, Vector
 from speciate_plugins.densities.algebra import NOISE, root_of_inverse, spectrum
 from speciate_plugins.densities.columns import Column
 from speciate_plugins.densities.devices import namespace
+from speciate_plugins.densities.marginal import Evidence, Learnt, nearest
 from speciate_plugins.densities.prior import Prior, PriorOptions, estimate, student_constants
 from speciate_plugins.densities.row_screening import BLUR, Places, RowScreening, square_norms, too_far
 from speciate_plugins.densities.rows import RowStore
@@ -362,7 +364,30 @@ class FullDensity:
         self.rows.set_offsets(category, self.rows.of(category) @ mean)
 
 
+class ExactDensity(FullDensity):
+    """What an approximation must not inherit: only an exact state knows how likely all its events are together."""
+
+    def merge_gain(self, pairs: Sequence[tuple[int, int]]) -> Vector:
+        """See `Mergeable`. Of the events that the categories have learnt from, in O(n_i n_j d) a pair."""
+        # Pairs come in order: the first of one is most often that of the next.
+        evidence, learnt = Evidence(self._prior), lru_cache(maxsize=2)(self._learnt)
+        return np.array([evidence.bayes_factor(learnt(one), learnt(other)) for one, other in pairs])
+
+    def neighbours(self, most: int, of: Sequence[int] | None = None) -> Sequence[tuple[int, int]]:
+        """See `Mergeable`. In O(K d) for each that is asked about."""
+        weights = self._weights[:, np.newaxis]
+        means = self.means * ((self._prior.kappa + weights) / weights)
+        asked = np.arange(len(weights)) if of is None else np.asarray(of, dtype=np.intp)
+        return nearest(means, self._weights, most, asked)
+
+    def _learnt(self, category: int) -> Learnt:
+        rows = self.rows.of(category)
+        # What makes a root of the inverse of rows makes rows of a root.
+        rows = root_of_inverse(rows) if self.roots[category] else rows
+        return Learnt(float(self._weights[category]), self.means[category], rows, float(self.log_dets[category]))
+
+
 @hookimpl
 def speciate_density() -> Provider[Density]:
     """Provide the density."""
-    return Provider(options=FullOptions, create=FullDensity)
+    return Provider(options=FullOptions, create=ExactDensity)

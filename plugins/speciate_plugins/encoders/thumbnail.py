@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Encoder
-from speciate_plugins.vision.decoding import PILLOW_PIXELS, hush, opened, upright
+from speciate_plugins.vision.decoding import PILLOW_PIXELS, hush, opened, shallow
 from speciate_schemas import ImageEvent, Strict
 
 
@@ -40,13 +40,8 @@ class ThumbnailEncoder:
         from PIL.Image import Resampling  # noqa: PLC0415 - heavy, and an extra
 
         with opened(image.image, self._max_pixels) as stored:
-            turned = upright(stored)
-            # Deep greys have 16 bits; converting them straight to 8 would cut them off at white.
-            deep = turned.mode.startswith("I")
-            grey = turned.convert("I").convert("F") if deep else turned.convert("L")
-            small = grey.resize((self._size, self._size), Resampling.BOX)
-        scale = np.float32(65535 if deep else 255)
-        return np.asarray(small, dtype=np.float32).reshape(-1) / scale
+            small = shallow(stored).convert("L").resize((self._size, self._size), Resampling.BOX)
+        return np.asarray(small, dtype=np.float32).reshape(-1) / np.float32(255)
 
     def encode(self, prepared: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.float32]:
         """See `Encoder`."""

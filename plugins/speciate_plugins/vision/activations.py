@@ -57,14 +57,14 @@ class Activations:
         return self._kept.seconds
 
     def append(self, activations: Tensor, seconds: float) -> None:
-        """Keep those of some images, float32 (B, …); on return they survive a crash."""
+        """Keep those of some images, (B, …); on return they survive a crash."""
         shape = tuple(activations.shape[1:])
         with writing(self._data):
             # Not opened for appending: there may be more in the file than was ever counted.
             with self._data.open("r+b" if self._data.exists() else "w+b") as file:
                 file.truncate(self._bytes())
                 file.seek(0, os.SEEK_END)
-                file.write(activations.contiguous().cpu().numpy().data)
+                file.write(activations.float().contiguous().cpu().numpy().data)
                 sync_file(file)
             self._kept = msgspec.structs.replace(
                 self._kept,
@@ -79,7 +79,8 @@ class Activations:
         if not self.images:
             return torch.empty(0)
         numbers = self._bytes() // torch.float32.itemsize
-        mapped = torch.from_file(str(self._data), shared=False, size=numbers, dtype=torch.float32)
+        # Not a mapping of its own: that would have to fit into memory, though nothing is ever written to it.
+        mapped = torch.from_file(str(self._data), shared=True, size=numbers, dtype=torch.float32)
         return mapped.reshape(self.images, *self._kept.shape)
 
     def _bytes(self) -> int:

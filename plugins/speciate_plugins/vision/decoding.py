@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from speciate.errors import EncodeError, EventError
+from speciate_plugins.vision.segments import check_segments
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -52,11 +53,15 @@ def decode(data: memoryview | bytes, *, max_pixels: int) -> npt.NDArray[np.uint8
 def decode_scaled(data: memoryview | bytes, *, max_pixels: int, at_least: int | None) -> Decoded:
     """Decode; a JPEG with `at_least` may come out smaller, which is faster: its shorter side stays at least so long."""
     with opened(data, max_pixels) as image:
-        if image.format in {"JPEG", "MPO"} and image.mode in {"L", "RGB"}:
+        jpeg = image.format in {"JPEG", "MPO"}
+        if jpeg and image.mode in {"L", "RGB"}:
             decoded = _jpeg(data, max_pixels, at_least)
             if decoded is not None:
                 return _turned_scaled(decoded, _orientation(image))
-        pixels = _rgb(image)
+        if jpeg and image.mode == "CMYK":
+            _check_whole(data)
+        # What is transparent shows the colour it hides, as in the loaders of timm and torchvision.
+        pixels = np.array(shallow(image).convert("RGB"))
     height, width, _ = pixels.shape
     return Decoded(pixels, (height, width), (0, 0, width, height))
 
@@ -66,8 +71,10 @@ def opened(data: memoryview | bytes, max_pixels: int) -> "Iterator[Image]":
     """Open the image with only its header read; whatever goes wrong while it is open is an `EncodeError`."""
     if not data:
         raise EncodeError("the image has no bytes")
+    whole = bytes(data)
+    check_segments(whole)
     try:
-        with _identified(data, max_pixels) as image:
+        with _identified(whole, max_pixels) as image:
             _check_size(image.width, image.height, max_pixels)
             # A tile is decompressed whole, and may be larger than the image it is of.
             tags: Any = getattr(image, "tag_v2", {})
@@ -79,13 +86,18 @@ def opened(data: memoryview | bytes, max_pixels: int) -> "Iterator[Image]":
         raise EncodeError(f"the image cannot be decoded: {type(error).__name__}: {error}") from error
 
 
-def upright(image: "Image") -> "Image":
-    """Decode with Pillow and turn as EXIF says."""
+def shallow(image: "Image") -> "Image":
+    """Decode with Pillow and turn as EXIF says; 8 bits a channel at most."""
+    if image.mode == "F" or (image.mode == "I" and image.format != "PNG"):
+        raise EncodeError(
+            f"the image has pixels of Pillow's mode {image.mode}, in which white is undefined; store it with 16 bits"
+        )
     image.load()  # first: Pillow turns a TIFF while loading, and then no longer says that it lay
-    return _turned(image, _orientation(image))
+    turned = _turned(image, _orientation(image))
+    return _first_bits(image, turned) if image.mode.startswith("I") else turned
 
 
-def _identified(data: memoryview | bytes, max_pixels: int) -> "Image":
+def _identified(data: bytes, max_pixels: int) -> "Image":
     from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - heavy, and an extra
 
     try:
@@ -123,6 +135,18 @@ def _jpeg(data: memoryview | bytes, max_pixels: int, at_least: int | None) -> De
     # Strict: what is cut off or damaged would be grey or smeared otherwise.
     pixels = simplejpeg.decode_jpeg(data, "RGB", min_height=math.ceil(tall), min_width=math.ceil(wide), strict=True)
     return Decoded(pixels, (height, width), (0, 0, wide, tall))
+
+
+def _check_whole(data: memoryview | bytes) -> None:
+    """Raise for a JPEG in ink that is cut off or damaged: Pillow, which knows its colours, would make something up."""
+    import simplejpeg  # noqa: PLC0415
+
+    try:
+        simplejpeg.decode_jpeg_header(data)
+    except ValueError:  # unusual sampling of colours, which has to do without
+        return
+    # As small as can be: the whole file is read in any case.
+    simplejpeg.decode_jpeg(data, "CMYK", min_height=1, min_width=1, strict=True)
 
 
 def _eighths(shorter: int, at_least: int | None) -> int:
@@ -170,21 +194,11 @@ def _turned_scaled(lying: Decoded, orientation: int) -> Decoded:
     return Decoded(pixels, (tall, wide), (left, top, left + right, top + bottom))
 
 
-def _rgb(image: "Image") -> npt.NDArray[np.uint8]:
-    if image.mode == "F" or (image.mode == "I" and image.format != "PNG"):
-        raise EncodeError(
-            f"the image has pixels of Pillow's mode {image.mode}, in which white is undefined; store it with 16 bits"
-        )
-    turned = upright(image)
-    if image.mode.startswith("I"):
-        return np.repeat(_shallow(image, turned)[:, :, np.newaxis], 3, axis=2)
-    # What is transparent shows the colour it hides, as in the loaders of timm and torchvision: features equal theirs.
-    return np.array(turned.convert("RGB"))
-
-
-def _shallow(image: "Image", turned: "Image") -> npt.NDArray[np.uint8]:
+def _first_bits(image: "Image", turned: "Image") -> "Image":
     """Give the first 8 bits of deep greys, as Pillow does for deep colours; its own way would cut them off at white."""
+    from PIL import Image  # noqa: PLC0415
+
     tags: Any = getattr(image, "tag_v2", {})
     (bits,) = tags.get(BITS, (16,))
-    grey: npt.NDArray[np.uint8] = (np.asarray(turned) >> (bits - 8)).astype(np.uint8)
-    return ~grey if tags.get(PHOTOMETRIC) == 0 else grey  # 0: white is zero
+    grey = (np.asarray(turned) >> (bits - 8)).astype(np.uint8)
+    return Image.fromarray(~grey if tags.get(PHOTOMETRIC) == 0 else grey)  # 0: white is zero

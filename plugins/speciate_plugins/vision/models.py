@@ -1,5 +1,6 @@
 """A timm model as a function from images to feature vectors."""
 
+import copy
 import difflib
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -13,6 +14,7 @@ from timm.data.config import resolve_model_data_config
 from torch import Tensor
 
 from speciate.errors import ConfigError
+from speciate.files import write_atomically
 from speciate_plugins.vision import weights
 from speciate_plugins.vision.options import Pooling, Precision, TimmOptions
 from speciate_plugins.vision.viewing import View
@@ -114,10 +116,21 @@ def build(options: TimmOptions) -> FeatureModel:
     return model
 
 
+def in_float32(model: FeatureModel) -> FeatureModel:
+    """The same model, not a copy of its weights, computing in full precision."""
+    exact = copy.copy(model)
+    exact.precision = torch.float32
+    return exact
+
+
 def save_weights(model: FeatureModel, path: Path) -> None:
-    """Write the backbone's weights for `weights = path`."""
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in model.backbone.state_dict().items()}
-    safetensors.torch.save_file(tensors, path)
+    """Write the backbone's weights for `weights = path`; on return they survive a crash."""
+    # Copies: two modules of a model may be one, and safetensors refuses tensors that share their memory.
+    tensors = {
+        name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+        for name, tensor in model.backbone.state_dict().items()
+    }
+    write_atomically(path, safetensors.torch.save(tensors))
 
 
 def find_device(name: str) -> torch.device:
@@ -126,7 +139,7 @@ def find_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
+        torch.zeros(1, device=device).cpu()  # some names are of devices that compute nothing
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise ConfigError(f"device = {name!r} cannot be used here ({reason}): write auto or cpu") from error

@@ -18,6 +18,9 @@ from speciate_plugins.vision.models import FeatureModel
 TOLERANCE = 1e-3
 """How far trunk and tail may be off the whole model, as a share of the largest feature."""
 
+DIGITS = 16
+"""The same in last digits: of half a precision a thousandth is less than one."""
+
 CONTAINERS = ("blocks", "stages", "layers")
 """What timm calls the list of a model's blocks, or of its stages, each with blocks of its own."""
 
@@ -43,7 +46,7 @@ class SplitModel:
         with torch.no_grad(), trace:
             self._model(self._blank)
         self._replay = trace.replay()
-        self._memory_format = trace.memory_format
+        self._memory_format, self._dtype = trace.memory_format, trace.dtype
         self.parameters = trace.trained()
         """What trains, by its names in the backbone."""
         model.backbone.requires_grad_(False)  # noqa: FBT003 - torch has it so
@@ -65,7 +68,8 @@ class SplitModel:
 
     def tail(self, activations: Tensor) -> Tensor:
         """The features (B, d) of the images whose activations these are."""
-        begin = activations.contiguous(memory_format=self._memory_format)
+        # As the block would get them from the trunk: they were kept in full precision, whatever that computes in.
+        begin = activations.to(self._dtype).contiguous(memory_format=self._memory_format)
 
         def enter(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
             return (begin, *inputs[1:])
@@ -94,7 +98,8 @@ class SplitModel:
                 parts = self.tail(self.trunk(images))
             except (RuntimeError, TypeError, ValueError):
                 parts = torch.full_like(whole, torch.nan)
-        if parts.shape != whole.shape or not bool(((parts - whole).abs() <= TOLERANCE * whole.abs().max()).all()):
+        tolerance = max(TOLERANCE, DIGITS * torch.finfo(self._model.precision).eps)
+        if parts.shape != whole.shape or not bool(((parts - whole).abs() <= tolerance * whole.abs().max()).all()):
             raise _unknown(self._model.backbone, "what its last blocks do depends on more than the block before them")
 
 
@@ -140,6 +145,7 @@ class _Trace:
         self._after: set[nn.Module] = set()
         self._handles: list[Any] = []
         self.memory_format = torch.contiguous_format
+        self.dtype = torch.float32
 
     def __enter__(self) -> None:
         for module in self._backbone.modules():
@@ -168,6 +174,7 @@ class _Trace:
             activations = inputs[0] if inputs else None
             if not isinstance(activations, Tensor):
                 raise _unknown(self._backbone, "its last blocks begin with something else than one tensor")
+            self.dtype = activations.dtype
             if activations.dim() == MAPS and not activations.is_contiguous():
                 self.memory_format = torch.channels_last
         if self._after or module is self._first:

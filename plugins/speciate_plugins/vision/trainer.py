@@ -18,9 +18,9 @@ from torch import Tensor
 
 from speciate.errors import ConfigError, SupportError
 from speciate.stages import Watch
-from speciate_plugins.vision.activations import Activations
+from speciate_plugins.vision.activations import Activations, writing
 from speciate_plugins.vision.learning import Learner
-from speciate_plugins.vision.models import FeatureModel, build, save_weights
+from speciate_plugins.vision.models import FeatureModel, build, in_float32, save_weights
 from speciate_plugins.vision.options import TimmOptions
 from speciate_plugins.vision.tail import SplitModel, WholeModel
 from speciate_plugins.vision.training import Training
@@ -38,8 +38,9 @@ class TimmTrainer:
     def __init__(self, encoder: TimmOptions, training: TrainingOptions | None, folder: Path) -> None:
         self._encoder = encoder
         self._options = training
-        # Gradients vanish in half precision, and compiling does not pay for what is called so few times.
-        self._model = build(msgspec.structs.replace(encoder, precision="float32", compile=False))
+        # Compiling does not pay for what is called so few times. The precision counts: the head is fitted to features
+        # that are those of the encoder when it runs.
+        self._model = build(msgspec.structs.replace(encoder, compile=False))
         self._split = WholeModel(self._model) if training is None else SplitModel(self._model, training.blocks)
         self._frozen = self._split.weights()
         self._trained = self._frozen
@@ -70,7 +71,7 @@ class TimmTrainer:
 
     def train(self, classes: npt.NDArray[np.int64], watch: Watch) -> TrainingReport:
         """See `Trainer`."""
-        if self._options is None or not isinstance(self._split, SplitModel):
+        if self._options is None:
             raise ConfigError("there is no section [training]: write one, or use the encoder as it is")
         names, numbers = np.unique(classes, return_inverse=True)
         if len(classes) != self.observed or len(names) < 2:  # noqa: PLR2004 - nothing to tell apart
@@ -79,7 +80,8 @@ class TimmTrainer:
                 "training needs as many labels as images, of two classes or more"
             )
         self._split.load(self._frozen)
-        learner = Learner(self._split, self._activations.tensor(), numbers, self._options)
+        exact = SplitModel(in_float32(self._model), self._options.blocks)  # gradients vanish in half precision
+        learner = Learner(exact, self._activations.tensor(), numbers, self._options)
         key = hashlib.sha256(self._identity.encode() + msgspec.json.encode(self._options) + numbers.tobytes())
         training = Training(learner, numbers, self._options, self._checkpoint, key.hexdigest())
         training.run(watch)
@@ -97,7 +99,8 @@ class TimmTrainer:
     def save(self, folder: Path) -> dict[str, str]:
         """See `Trainer`."""
         self._split.load(self._trained)
-        save_weights(self._model, folder / WEIGHTS)
+        with writing(folder / WEIGHTS):
+            save_weights(self._model, folder / WEIGHTS)
         return {"weights": WEIGHTS}
 
     @torch.inference_mode()
@@ -129,8 +132,9 @@ class TimmTrainer:
 def _identity(model: FeatureModel, encoder: TimmOptions, training: TrainingOptions | None) -> str:
     """Of all that activations and features depend on: what was kept for another encoder is of no use."""
     # The weights themselves stand for the file they were read from, which may have been replaced.
-    named = msgspec.structs.replace(encoder, weights=None, projection=None, device="", compile=False)
-    digest = hashlib.sha256(msgspec.json.encode((named, training and (training.blocks, training.mirror))))
+    named = msgspec.structs.replace(encoder, weights=None, projection=None, device="", precision="auto", compile=False)
+    about = (named, str(model.precision), training and (training.blocks, training.mirror))
+    digest = hashlib.sha256(msgspec.json.encode(about))
     for name, tensor in model.state_dict().items():
         digest.update(name.encode())
         digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)

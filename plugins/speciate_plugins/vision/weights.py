@@ -3,16 +3,17 @@
 Nothing is unpickled but tensors: a file is safetensors, or is read with `weights_only`.
 """
 
-import pickle
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import huggingface_hub
-import safetensors
 import safetensors.torch
 import timm
 import torch
+from huggingface_hub.errors import EntryNotFoundError
 from torch import Tensor
 
 from speciate.errors import ConfigError
@@ -66,20 +67,20 @@ def read(path: Path) -> Tensors:
     """The tensors of a file by name, out of the wrapper that they may be in."""
     if not path.is_file():
         raise ConfigError(f"there is no file {str(path)!r} with weights")
+    if path.suffix not in (".safetensors", *PICKLED):
+        raise ConfigError(
+            f"the weights {str(path)!r} have the ending {path.suffix!r}; known are .safetensors, {', '.join(PICKLED)}"
+        )
     try:
         if path.suffix == ".safetensors":
             return safetensors.torch.load_file(path)
-        if path.suffix in PICKLED:
-            return _unwrapped(torch.load(path, map_location="cpu", weights_only=True), path)
-    except (safetensors.SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, OSError, KeyError) as error:
-        reason = str(error).strip().partition("\n")[0]
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # readers raise whatever a damaged file makes them stumble over
         raise ConfigError(
-            f"the weights {str(path)!r} cannot be read: {reason}. "
-            "Files that hold more than tensors are refused: save the tensors alone, best as safetensors"
+            f"the weights {str(path)!r} cannot be read ({_reason(error)}): files that hold more than tensors are "
+            "refused; save the tensors alone, best as safetensors"
         ) from error
-    raise ConfigError(
-        f"the weights {str(path)!r} have the ending {path.suffix!r}; known are .safetensors, {', '.join(PICKLED)}"
-    )
+    return _unwrapped(content, path)
 
 
 def fit(backbone: torch.nn.Module, tensors: Tensors, origin: str) -> None:
@@ -102,10 +103,15 @@ def _candidates(backbone: torch.nn.Module, tensors: Tensors) -> Iterator[Tensors
     named = getattr(backbone, "pretrained_cfg", {}).get("classifier") or ()
     classifiers = (named,) if isinstance(named, str) else tuple(named)
     dropped = {f"{name}.{part}" for name in classifiers for part in ("weight", "bias")}
+    # Some have further layers beside it, in a module that is not there without it.
+    around = {f"{name.rpartition('.')[0]}." for name in classifiers if "." in name}
+    beside = tuple(one for one in around if not any(name.startswith(one) for name in backbone.state_dict()))
     for prefix in PREFIXES:
         under = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
         if under:
-            yield {name: tensor for name, tensor in under.items() if name not in dropped}
+            yield {
+                name: tensor for name, tensor in under.items() if name not in dropped and not name.startswith(beside)
+            }
 
 
 def _misfit(tensors: Tensors, wanted: Mapping[str, Tensor]) -> Misfit:
@@ -133,38 +139,78 @@ def _unwrapped(content: Any, path: Path) -> Tensors:
 
 
 def _published(model: str) -> tuple[torch.nn.Module, str]:
-    """What timm fetches from its hub, or what it fetched earlier."""
+    """What was published under this name, fetched now or earlier."""
     config = timm.get_pretrained_cfg(model)
     if config is None or not config.has_weights:
         raise ConfigError(
             f"no weights of {model} were published: give weights = …, or pretrained = false for random ones"
         )
-    kept = _kept(config)
-    overlay = {} if kept is None else {"file": kept}
+    if not config.hf_hub_id:
+        with _fetching(model):
+            # Those of the few models that are not on the hub timm reads without unpickling; with the classifier, since
+            # it does not look whether the rest is complete when it leaves that out.
+            elsewhere: Any = timm.create_model(model, pretrained=True)
+        elsewhere.reset_classifier(0)
+        return elsewhere, str(config.url)
+    with _fetching(model):
+        path = _fetched(config)
+    # Not by timm: whether it unpickles a file that is here already depends on its version.
+    backbone = timm.create_model(model, pretrained=False, num_classes=0)
+    _fit_published(backbone, read(Path(path)), path)
+    return backbone, path
+
+
+@contextmanager
+def _fetching(model: str) -> Iterator[None]:
     try:
-        if config.hf_hub_id and kept is None:
-            _look_for_hub()
-        backbone = timm.create_model(model, pretrained=True, num_classes=0, pretrained_cfg_overlay=overlay)
+        yield
     except Exception as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ConfigError(
-            f"weights of {model} cannot be fetched ({reason}): give weights = …, or pretrained = false for random ones"
+            f"weights of {model} cannot be fetched ({_reason(error)}): "
+            "give weights = …, or pretrained = false for random ones"
         ) from error
-    return backbone, kept or str(config.hf_hub_id or config.url)
 
 
-def _kept(config: Any) -> str | None:
-    """The file of the hub that is here already: the hub's client would ask the hub first, and wait for it in vain."""
-    if not config.hf_hub_id or config.custom_load:
-        return None
+def _fetched(config: Any) -> str:
+    """The file of the hub. If it is here already the hub is not asked: its client would wait for it in vain."""
     names = (config.hf_hub_filename,) if config.hf_hub_filename else HUB_FILES
-    found = (huggingface_hub.try_to_load_from_cache(config.hf_hub_id, name) for name in names)
-    return next((path for path in found if isinstance(path, str)), None)
+    for name in names:
+        kept = huggingface_hub.try_to_load_from_cache(config.hf_hub_id, name)
+        if isinstance(kept, str):
+            return kept
+    _look_for_hub()
+    for name in names[:-1]:
+        with suppress(EntryNotFoundError):
+            return huggingface_hub.hf_hub_download(config.hf_hub_id, name)
+    return huggingface_hub.hf_hub_download(config.hf_hub_id, names[-1])
+
+
+def _fit_published(backbone: torch.nn.Module, tensors: Tensors, origin: str) -> None:
+    """Fit what its authors published, which timm may have to rename first."""
+    try:
+        fit(backbone, tensors, origin)
+    except ConfigError:
+        rename = getattr(sys.modules[type(backbone).__module__], "checkpoint_filter_fn", None)
+        if rename is None:
+            raise
+        try:
+            renamed = rename(tensors, backbone)
+        except Exception:  # noqa: BLE001 - it was not made for these: they do not fit, as was said
+            renamed = None
+        if renamed is None:
+            raise
+        fit(backbone, renamed, origin)
 
 
 def _look_for_hub() -> None:
     """Raise what the client of the hub raises if the hub cannot be reached, soon."""
     huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=HUB_SECONDS)
+
+
+def _reason(error: Exception) -> str:
+    """In one line; the kind is named, since some say nothing else, or only a key."""
+    words = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 def _some(names: list[str]) -> str:

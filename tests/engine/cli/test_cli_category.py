@@ -8,6 +8,7 @@ from types import ModuleType
 
 import msgspec
 import pytest
+from commands import left_behind, must, refusal, write_stream
 
 from speciate import hooks, plugins
 from speciate_schemas import ForgetCategory, MergeCategories, RenameCategory, Strict
@@ -139,3 +140,72 @@ def test_what_cannot_be_sent_is_told(speciate, post, config, arguments, says):
     assert done.exit_code == 2
     assert says in done.stderr
     assert post.sent == []
+
+
+SPLITTING = ("-s", "density.plugin=full", "-s", "policy.alpha=1e30")
+"""So many births that categories are parts of clusters."""
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory):
+    """A pipeline that has run to its end, with too many categories."""
+    config = write_stream(tmp_path_factory.mktemp("suggest"), events=120, seed=3)
+    must("run", config, *SPLITTING)
+    return config
+
+
+def test_suggestions_are_those_of_the_newest_snapshot(split):
+    before = left_behind(split.parent)
+    found = json.loads(must("category", "suggest", split, *SPLITTING, "--json", "--most", "7").stdout)
+    state = json.loads(must("inspect", split, *SPLITTING, "--json").stdout)
+    assert found["snapshot_sequence"] == state["snapshot_sequence"]
+    categories = {one["id"]: one for one in state["categories"]}
+    assert len(found["suggestions"]) == 7
+    for one in found["suggestions"]:
+        pair = [categories[one[side]] for side in ("keep", "absorb")]
+        assert one["labels"] == [each["label"] for each in pair]
+        assert one["counts"] == [each["count"] for each in pair]
+        assert one["log_bayes_factor"] > 0.0
+    factors = [one["log_bayes_factor"] for one in found["suggestions"]]
+    assert factors == sorted(factors, reverse=True)
+    assert left_behind(split.parent) == before, "to look must not change anything"
+
+
+def test_the_table_has_a_row_a_suggestion(split):
+    found = json.loads(must("category", "suggest", split, *SPLITTING, "--json").stdout)["suggestions"]
+    header, _, *rows = must("category", "suggest", split, *SPLITTING).stdout.splitlines()
+    assert header.split() == ["keep", "label", "events", "absorb", "label", "events", "log", "Bayes", "factor"]
+    assert len(rows) == len(found) == 20
+    for row, one in zip(rows, found, strict=True):
+        cells = row.split()
+        assert (cells[0], cells[-1]) == (str(one["keep"]), f"{one['log_bayes_factor']:,.2f}")
+
+
+def test_nothing_to_suggest_is_said_unless_all_are_wanted(tmp_path):
+    config, exact = write_stream(tmp_path, events=5), ("-s", "density.plugin=full")
+    must("run", config, *exact)
+    done = must("category", "suggest", config, *exact)
+    assert done.stdout == "no suggestion: every category is rather one of its own\n"
+    everything = json.loads(must("category", "suggest", config, *exact, "--all", "--json").stdout)["suggestions"]
+    assert everything
+    assert max(one["log_bayes_factor"] for one in everything) < 0.0
+
+
+def test_each_stream_has_suggestions_of_its_own(tmp_path):
+    config, own = write_stream(tmp_path, events=60), ("-s", 'run.universe="stream"', *SPLITTING)
+    must("run", config, *own)
+    found = json.loads(must("category", "suggest", config, *own, "--stream", "crash", "--json").stdout)
+    assert found["suggestions"]
+    assert "name it with --stream" in refusal(2, "category", "suggest", config, *own)
+    said = refusal(2, "category", "suggest", config, *own, "--stream", "elsewhere")
+    assert "--stream 'elsewhere' has no categories in the newest snapshot: streams that have are 'crash'" in said
+
+
+def test_what_cannot_be_suggested_is_told(split, tmp_path):
+    plain = write_stream(tmp_path, events=5)
+    assert refusal(3, "category", "suggest", plain).endswith("/state holds no categories yet: run the pipeline first\n")
+    must("run", plain)
+    said = refusal(2, "category", "suggest", plain)
+    assert said.startswith("density 'nearest-mean' cannot tell what a merge is worth")
+    assert said.endswith(": full\n")
+    assert "numbered from 0 to 0" in refusal(2, "category", "suggest", split, *SPLITTING, "--partition", "1")

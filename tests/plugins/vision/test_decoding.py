@@ -294,6 +294,15 @@ def test_a_file_cut_off_is_no_image(kind, tenths) -> None:
             decode_scaled(data[: len(data) * tenths // 10], max_pixels=LIMIT, at_least=at_least)
 
 
+@pytest.mark.parametrize("tenths", range(4, 10))
+@pytest.mark.parametrize("kind", ["JPEG", "JPEG, CMYK"])
+def test_an_end_behind_what_is_cut_off_does_not_make_it_whole(kind, tenths) -> None:
+    """Pillow, which decodes those in ink, would fill in grey for the rest."""
+    data = WHOLE[kind]
+    with pytest.raises(EncodeError, match="cannot be decoded"):
+        decode(data[: len(data) * tenths // 10] + b"\xff\xd9", max_pixels=LIMIT)
+
+
 @settings(max_examples=150, deadline=None)
 @given(kind=st.sampled_from(sorted(GOOD)), kept=st.integers(0, 20_000))
 def test_nothing_is_made_up_for_what_is_cut_off(kind, kept) -> None:

@@ -7,10 +7,11 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
-from speciate.errors import ConfigError, SupportError
+from speciate.errors import ConfigError, OutputError, SupportError
 from speciate_plugins.vision.options import TimmOptions
 from speciate_plugins.vision.training_options import TrainingOptions
 
@@ -169,6 +170,45 @@ def test_training_changes_nothing_in_the_trunk(tmp_path):
     assert changed
     assert all(name.startswith(("backbone.blocks.5.", "backbone.norm.")) for name in changed)
     assert np.array_equal(trainer.frozen_features(), frozen)
+
+
+@pytest.mark.parametrize("model", ["test_vit", "test_efficientnet"])
+@pytest.mark.parametrize("training", [None, QUICK])
+def test_features_have_the_precision_that_the_encoder_runs_in(model, training, tmp_path):
+    options = msgspec.structs.replace(ENCODER, model=model, precision="bfloat16")
+    trainer, classes = a_trainer(tmp_path / "coarse", training, options, count=16)
+    events, _ = tinted_events(16, 0)
+
+    def encoded(options):
+        encoder = TimmEncoder(options)
+        encoder.load()
+        return encoder.encode([encoder.prepare(event) for event in events])
+
+    assert_near(trainer.frozen_features(), encoded(options))
+    exact, _ = a_trainer(tmp_path / "exact", training, msgspec.structs.replace(options, precision="float32"), count=16)
+    assert np.abs(exact.frozen_features() - trainer.frozen_features()).max() > 1e-3 * np.abs(exact.features()).max()
+    if training is not None:
+        trainer.train(classes, ignore)
+        assert not np.array_equal(trainer.features(), trainer.frozen_features())
+        weights = str(tmp_path / trainer.save(tmp_path)["weights"])
+        assert_near(trainer.features(), encoded(msgspec.structs.replace(options, weights=weights)))
+
+
+def assert_near(features, encoded):
+    np.testing.assert_allclose(features, encoded, rtol=0, atol=1e-5 * np.abs(encoded).max())
+
+
+def test_activations_of_another_precision_are_of_no_use(tmp_path):
+    a_trainer(tmp_path, count=4)
+    for precision, observed in (("float32", 4), ("bfloat16", 0)):
+        options = msgspec.structs.replace(ENCODER, precision=precision)
+        assert TimmTrainer(options, QUICK, tmp_path).observed == observed
+
+
+def test_weights_that_cannot_be_written_are_named(tmp_path):
+    trainer = TimmTrainer(ENCODER, None, tmp_path)
+    with pytest.raises(OutputError, match=r"cannot write .*absent/encoder.safetensors: No such file"):
+        trainer.save(tmp_path / "absent")
 
 
 def test_without_training_options_it_encodes_and_saves_any_model(tmp_path):

@@ -1,0 +1,39 @@
+"""Activations that are kept in a file."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from speciate_plugins.vision.activations import Activations  # noqa: E402 - after the check
+
+
+def test_what_is_appended_comes_back(tmp_path) -> None:
+    kept = Activations(tmp_path, "some")
+    first, second = torch.randn(3, 2, 4), torch.randn(2, 2, 4)
+    kept.append(first, 1.0)
+    kept.append(second, 0.5)
+    for one in (kept, Activations(tmp_path, "some")):
+        assert (one.images, one.seconds) == (5, 1.5)
+        assert torch.equal(one.tensor(), torch.cat([first, second]))
+    assert Activations(tmp_path, "other").images == 0
+
+
+def test_half_a_precision_is_kept_as_it_is(tmp_path) -> None:
+    kept = Activations(tmp_path, "some")
+    coarse = torch.randn(3, 4).to(torch.bfloat16)
+    kept.append(coarse, 0.0)
+    assert torch.equal(kept.tensor(), coarse.float())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_they_need_not_fit_into_memory(tmp_path) -> None:
+    """A private mapping counts as memory that may be needed, and is refused where there is not so much."""
+    kept = Activations(tmp_path, "some")
+    kept.append(torch.randn(64, 1024), 0.0)
+    tensor = kept.tensor()
+    (mapping,) = [line for line in Path("/proc/self/maps").read_text().splitlines() if "activations.f32" in line]
+    assert mapping.split()[1] == "rw-s"
+    assert tensor.shape == (64, 1024)
