@@ -62,7 +62,7 @@ async def test_a_report_says_all_of_a_run_and_is_json(tmp_path):
     assert told["lag"] == 0
     assert told["sequence"] == told["answered"] == 100
     assert told["events_per_second"] == pytest.approx(100 / told["seconds"])
-    assert set(told["stages"]) == {"source", "encoder", "head", "sink"}
+    assert set(told["stages"]) == {"source", "decoder", "encoder", "head", "sink"}
     assert set(told) == {
         *Status.__struct_fields__,
         *(name for name in Report.__struct_fields__ if name != "status"),

@@ -63,9 +63,10 @@ def render(choices: Mapping[str, Any], plugins: "Plugins") -> str:
         lines = [f"[{section}]", *_plugin_lines(plugins, stage, values)]
         blocks.append(_block(about, lines if written else [_off(line) for line in lines]))
     for section, about in described.items():  # what names no plugin: the engine's own sections
-        commented = choices["commented"].get(section)
-        lines = [f"[{section}]", *_key_lines(describe(OWN_SECTIONS[section]), commented or {})]
-        blocks.append(_block(about, lines if commented is None else [_off(line) for line in lines]))
+        keys = describe(OWN_SECTIONS[section])
+        lines = [f"[{section}]", *_key_lines(keys, choices["commented"].get(section, {}))]
+        # One with keys that have no default is wanted by those who know what to write there.
+        blocks.append(_block(about, [_off(line) for line in lines] if any(key.required for key in keys) else lines))
     return "\n".join(blocks)
 
 

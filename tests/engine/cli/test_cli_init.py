@@ -23,8 +23,9 @@ CHOICES = {
 
 
 def uncomment(text):
-    """Do what the header says: remove the # of every key and section."""
-    return re.sub(r"^#(?=\S)", "", text, flags=re.MULTILINE)
+    """Do what the header says: remove the # of every key and section, but of [model], which stands for others."""
+    without_model = re.sub(r"^#\[model\]\n(#.*\n)*", "", text, flags=re.MULTILINE)
+    return re.sub(r"^#(?=\S)", "", without_model, flags=re.MULTILINE)
 
 
 def test_keys_come_with_type_default_and_description(world):
@@ -101,6 +102,7 @@ def test_every_key_of_a_chosen_plugin_is_there(section):
 def test_every_key_of_the_engine_is_there():
     text = render(template(), installed())
     for key in [*describe(RunOptions), *describe(CommitOptions)]:
-        assert f"\n#{key.name} = {key.default}\n" in text
+        assert (f"\n# {key.name} = not set\n" if key.default is None else f"\n#{key.name} = {key.default}\n") in text
+    assert '\n#[model]\n# A bundle that `speciate fit` wrote. (text, required)\n#path = "a-model"\n' in text
     for key in describe(PipelineConfig):
         assert f"[{key.name}]\n" in text

@@ -19,6 +19,7 @@ def test_all_types(speciate):
         "RunOptions",
         "CommitOptions",
         "Array",
+        "Relabel",
     }
     assert set(document["$defs"]) == names
     assert len(document["anyOf"]) == 3
