@@ -20,6 +20,7 @@ from speciate.cli.failures import EXIT_CODES
 from speciate.commands import announced
 from speciate.describe import Key, describe
 from speciate.hooks import STAGES
+from speciate.metrics import LABELS, METRICS, Metric
 from speciate.plugins import installed
 from speciate_schemas import (
     BenchmarkConfig,
@@ -140,6 +141,38 @@ BUNDLES = """\
 
 `bundle.json` of a model that `speciate fit` wrote has these."""
 
+WATCHING = """\
+# Metrics and health
+
+`speciate run CONFIG --page` serves them at 127.0.0.1:8600 (extra `page`), `--page-address HOST:PORT` elsewhere.
+
+| path | answer |
+| --- | --- |
+| `/metrics` | every metric below, in Prometheus' text format |
+| `/live` | 200 while the process turns; 503 if its event loop has not for 5 s, so that it is best started again |
+| `/ready` | 200 once every task of this process is restored and connected; 503 with a line for each reason while it \
+starts, loads the encoder, restores, folds again what was answered before, stops, or while a broker is away |
+
+A broker that falls silent is noticed when an operation on it fails or, where nothing is going on, within the source's
+`stuck_ms`; until then `/ready` holds.
+
+## Who may ask
+
+- Only this machine may, unless another address is given. That needs a token in `SPECIATE_PAGE_TOKEN`, which every
+  request must then bring along as `Authorization: Bearer TOKEN`. There is no TLS: put a proxy with it in front where
+  others could listen.
+- A request must name the host it is for: `localhost`, the address given, or, where all addresses are listened at, any
+  address. So no web page can ask by way of a name of its own that points here.
+- Only GET and HEAD are answered. Requests have no body, headers of 16 KiB at most, and 10 s from the first byte to the
+  taking of the answer. There are 64 connections at most, of which one too many costs the oldest its place, and 200
+  requests a second, beyond which they wait.
+- What is refused is counted by `speciate_page_refusals_total`, and logged once a kind.
+
+The server has a thread and an event loop of its own. Whoever asks, the pipeline hears each question twice a second at
+most.
+
+[examples/grafana](../examples/grafana) has a dashboard ready to import."""
+
 
 def pages() -> dict[str, str]:
     """Every page by file name."""
@@ -148,8 +181,32 @@ def pages() -> dict[str, str]:
         "cli.md": command_line(),
         "hooks.md": hook_reference(),
         "benchmarks.md": benchmarks(),
+        "metrics.md": watching(),
     }
     return {name: "\n\n".join([NOTE, *blocks]) + "\n" for name, blocks in parts.items()}
+
+
+# ---- metrics.md
+
+
+def watching() -> Iterator[str]:
+    """How a run is watched, every metric, and what its labels mean."""
+    yield WATCHING
+    yield "## Metrics"
+    yield table(("metric", "type", "labels", "meaning"), [metric_row(metric) for metric in METRICS.values()])
+    yield "## Labels"
+    yield table(("label", "meaning"), [(f"`{name}`", meaning) for name, meaning in LABELS.items()])
+    yield "## Buckets"
+    histograms = [metric for metric in METRICS.values() if metric.buckets]
+    yield table(
+        ("histogram", "upper ends"),
+        [(f"`{metric.name}`", ", ".join(f"{end:g}" for end in metric.buckets)) for metric in histograms],
+    )
+
+
+def metric_row(metric: Metric) -> tuple[str, str, str, str]:
+    """One metric in the table of all."""
+    return f"`{metric.name}`", metric.kind, ", ".join(f"`{label}`" for label in metric.labels), metric.help
 
 
 # ---- benchmarks.md

@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from speciate.channel import Channel
 from speciate.encoding import OneAtATime, decoders, encode_prepared, is_image, prepare_record
+from speciate.instruments import Histogram
+from speciate.metrics import SIZES
 from speciate.stages import Encoder, Record
 from speciate.threads import in_thread
 from speciate.timing import StageTimes
@@ -24,7 +26,9 @@ Waiting = tuple[Record, asyncio.Future[float] | None]
 class EncoderStage:
     """Moves records from one channel to the next; images get their features on the way."""
 
-    def __init__(self, encoder: Encoder, run: RunOptions, arrived: Channel, ready: Channel) -> None:
+    def __init__(
+        self, encoder: Encoder, run: RunOptions, arrived: Channel, ready: Channel, sizes: Histogram | None = None
+    ) -> None:
         self._encoder = encoder if isinstance(encoder, OneAtATime) else OneAtATime(encoder)
         self._arrived = arrived
         self._ready = ready
@@ -37,6 +41,7 @@ class EncoderStage:
         self._most = 2 * self._batch + self._workers
         self._changed = asyncio.Event()
         self._closed = False
+        self._sizes = sizes or Histogram(SIZES)
         self.decoding = StageTimes()
         self.encoding = StageTimes()
 
@@ -90,6 +95,7 @@ class EncoderStage:
                 records = await self._gather()
             if not records:
                 break
+            self._sizes.observe(len(records))
             self.encoding.busy += await in_thread(self._thread, encode_prepared, records, self._encoder)
             with self.encoding.measure("backpressured"):
                 await self._ready.put(records)

@@ -1,10 +1,12 @@
 """Commits: answers, dead letters, the input position and the state become visible together or not at all."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from speciate import snapshot
+from speciate.instruments import Instruments, TaskInstruments
 from speciate.logs import get_logger
 from speciate.stages import Sink, StateStore, is_transactional
 from speciate.task import Outcome
@@ -38,6 +40,7 @@ class Committer:
         seal: Callable[[Commit, TaskState], bytes],
         snapshots_kept: int,
         snapshot_first: bool,
+        instruments: TaskInstruments | None = None,
     ) -> None:
         self._answers = answers
         self._dead_letters = dead_letters
@@ -45,6 +48,7 @@ class Committer:
         self._seal = seal
         self._kept = snapshots_kept
         self._snapshot_first = snapshot_first
+        self._instruments = instruments or Instruments().task(0)
         self._committing: asyncio.Task[None] | None = None
         self._transaction: asyncio.Future[Position] | None = None
         self._saving: asyncio.Future[None] | None = None
@@ -75,6 +79,7 @@ class Committer:
         await asyncio.shield(self._committing)
 
     async def _commit(self, point: CommitPoint, *, snapshot_first: bool) -> None:
+        began = time.perf_counter()
         answers, dead_letters = await self._make_visible(point)
         commit = Commit(
             sequence=point.sequence, source=point.source, answers=answers, dead_letters=dead_letters, tally=point.tally
@@ -84,11 +89,12 @@ class Committer:
             await in_thread(None, self._save, commit, point.state)
         if self._store is not None and not self._answers.transactional:
             await in_thread(None, self._store.save_commit, commit)
+        self._instruments.commits.observe(time.perf_counter() - began)
         if point.state is not None and not snapshot_first:
             await self.settle()
             self._saving = in_thread(None, self._save, commit, point.state)
             # It is raised with the next snapshot, which an idle task may never come to.
-            self._saving.add_done_callback(_tell_failure)
+            self._saving.add_done_callback(self._tell_failure)
 
     async def _make_visible(self, point: CommitPoint) -> tuple[Position, Position]:
         """Where the answers and the dead letters now end. One transaction, or two files that the commit will name."""
@@ -116,13 +122,17 @@ class Committer:
 
     def _save(self, commit: Commit, state: TaskState) -> None:
         assert self._store is not None  # noqa: S101  # whoever has a state has a store for it
-        self._store.save_snapshot(commit.sequence, self._seal(commit, state))
+        began = time.perf_counter()
+        sealed = self._seal(commit, state)
+        self._store.save_snapshot(commit.sequence, sealed)
         snapshot.prune(self._store, self._kept)
+        self._instruments.snapshots.observe(time.perf_counter() - began)
+        self._instruments.saved(len(sealed))
 
-
-def _tell_failure(saving: asyncio.Future[None]) -> None:
-    if not saving.cancelled() and saving.exception() is not None:
-        log.warning("a snapshot was not saved", reason=str(saving.exception()))
+    def _tell_failure(self, saving: asyncio.Future[None]) -> None:
+        if not saving.cancelled() and saving.exception() is not None:
+            self._instruments.snapshot_failures.add()
+            log.warning("a snapshot was not saved", reason=str(saving.exception()))
 
 
 async def _ended(task: asyncio.Future[Any] | None, patience: float | None = None) -> None:

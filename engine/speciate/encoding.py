@@ -137,5 +137,6 @@ def _fault(record: Record, error: Exception) -> EventError:
     if isinstance(error, MemoryError | SpeciateError):
         raise error
     assert record.event is not None  # noqa: S101
-    log.warning("the encoder failed on an image", id=record.event.id, error=repr(error))
+    event, place = record.event, {"sequence": record.sequence, "origin": record.origin}
+    log.warning("the encoder failed on an image", id=event.id, stream=event.stream, error=repr(error), **place)
     return EncodeError(f"{type(error).__name__}: {error}")

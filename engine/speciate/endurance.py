@@ -40,7 +40,8 @@ async def enduring(attempt: Callable[[], Awaitable[None]], stopping: asyncio.Eve
             await attempt()
         except AwayError as error:
             if stopping.is_set():
-                log.warning("stopped while something was away: what was not committed is read again", reason=str(error))
+                told = "stopped while something was away: what was not committed is read again"
+                log.warning(told, reason=str(error), **named)
                 return
             if time.monotonic() - began > STEADY_SECONDS:
                 backoff.reset()

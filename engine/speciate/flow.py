@@ -19,6 +19,7 @@ from speciate.cadence import Cadence
 from speciate.channel import Channel, Overflow
 from speciate.commit import CommitPoint, Committer
 from speciate.errors import StateMismatchError
+from speciate.instruments import TaskInstruments
 from speciate.pacing import Pacer
 from speciate.parts import Parts
 from speciate.restore import Start
@@ -37,17 +38,27 @@ class Emission(NamedTuple):
     outcomes: list[Outcome]
     received: list[float]
     point: CommitPoint | None
+    before: Tally
+    after: Tally
 
 
 class Flow:
     """Moves events from an opened source to an opened sink until the source ends."""
 
-    def __init__(self, config: PipelineConfig, parts: Parts, start: Start, committer: Committer) -> None:
+    def __init__(
+        self,
+        config: PipelineConfig,
+        parts: Parts,
+        start: Start,
+        committer: Committer,
+        instruments: TaskInstruments,
+    ) -> None:
         self._run = config.run
         self._parts = parts
         self.start = start
         self.task = start.task
         self._committer = committer
+        self._instruments = instruments
         self._position = start.commit.source
         self._cadence = Cadence(
             config.commit,
@@ -58,10 +69,13 @@ class Flow:
         self._pacer = Pacer(config.run.pace)
         self._arrived = self._channel(config.run.overflow)
         self._ready = self._arrived if parts.encoder is None else self._channel("block")
-        self._encoder = parts.encoder and EncoderStage(parts.encoder, config.run, self._arrived, self._ready)
+        self._encoder = parts.encoder and EncoderStage(
+            parts.encoder, config.run, self._arrived, self._ready, instruments.encoder_batches
+        )
         self._emissions: asyncio.Queue[Emission | None] = asyncio.Queue(EMISSIONS_WAITING)
         self._head_thread = ThreadPoolExecutor(1, thread_name_prefix="head")
         self._last_read = (start.task.sequence, start.commit.source)
+        self._passed = start.task.sequence
         self.times = {
             "source": StageTimes(),
             "decoder": self._encoder.decoding if self._encoder else StageTimes(),
@@ -69,6 +83,7 @@ class Flow:
             "head": StageTimes(),
             "sink": StageTimes(),
         }
+        instruments.begin(self.times)
         self.latency = LatencyHistogram()
         self._stopping = False
         self.answered = 0
@@ -79,6 +94,11 @@ class Flow:
         """What became of all inputs since the very beginning, with those dropped that no decision has passed yet."""
         dropped = self.start.commit.tally.dropped + self._arrived.dropped
         return msgspec.structs.replace(self.task.tally, dropped=dropped)
+
+    @property
+    def to_refold(self) -> int:
+        """How many inputs that were answered before a restart must still come by; 0 once it is caught up with."""
+        return max(0, self.start.replay.until - self._passed)
 
     def stop(self) -> None:
         """Read no more; what was read is still decided, committed and saved."""
@@ -134,8 +154,9 @@ class Flow:
 
     async def _read_measured(self) -> Sequence[Record]:
         times, source = self.times["source"], self._parts.source
-        start, waited = time.perf_counter(), source.waited
-        records = await source.read(self._run.batch_events)
+        waited = source.waited
+        with times.under_way("idle") as start:
+            records = await source.read(self._run.batch_events)
         idle = source.waited - waited
         times.idle += idle
         times.busy += max(0.0, time.perf_counter() - start - idle)
@@ -158,23 +179,27 @@ class Flow:
                 emission = await self._fold(records)
             with times.measure("backpressured"):
                 await self._emissions.put(emission)
-        await self._emissions.put(Emission([], [], await self._last_point()))
+        before = self.task.tally
+        point = await self._last_point()
+        await self._emissions.put(Emission([], [], point, before, self.task.tally))
         await self._emissions.put(None)
 
     async def _fold(self, records: list[Record]) -> Emission:
         answered = [record for record in records if record.sequence < self.start.replay.until]
         if answered:
             await self._refold(answered)
-        new = records[len(answered) :]
+        new, before = records[len(answered) :], self.task.tally
         outcomes = await self._in_head_thread(self.task.fold, new) if new else []
+        after = self.task.tally
         if records:
-            self._position = records[-1].position
+            self._position, self._passed = records[-1].position, records[-1].sequence + 1
+            self._instruments.head_batches.observe(len(records))
         received = [record.received for record in new]
         sequence = self.task.sequence
         if not self._cadence.due(sequence):
-            return Emission(outcomes, received, None)
+            return Emission(outcomes, received, None, before, after)
         snapshot = self._cadence.snapshot_due(sequence, saving=self._committer.saving)
-        return Emission(outcomes, received, await self._point(snapshot=snapshot))
+        return Emission(outcomes, received, await self._point(snapshot=snapshot), before, after)
 
     async def _refold(self, answered: list[Record]) -> None:
         """Fold what was answered before; the last of it must end where the outputs say the input had come to."""
@@ -182,6 +207,7 @@ class Flow:
         answers = [record.answer for record in matched if record.answer is not None]
         assert isinstance(self.task, Task)  # noqa: S101  # only a head's answers are folded again
         await self._in_head_thread(self.task.refold, matched, answers)
+        self._instruments.refolded.add(len(matched))
         last, commit = answered[-1], self.start.commit
         if self._parts.answers.transactional:
             # Its answers name their inputs, each of which was just read; logs that are new are no change of those.
@@ -234,8 +260,11 @@ class Flow:
     async def _write(self, emission: Emission) -> None:
         if emission.outcomes:
             await self._committer.write(emission.outcomes)
-            self.latency.add(time.perf_counter() - np.array(emission.received))
+            latencies = time.perf_counter() - np.array(emission.received)
+            self.latency.add(latencies)
+            self._instruments.latency.observe_many(latencies)
             self.answered += len(emission.outcomes)
+        self._instruments.answered(emission.before, emission.after, emission.outcomes)
         if emission.point is not None:
             await self._committer.commit(emission.point)
 

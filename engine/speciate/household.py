@@ -1,10 +1,12 @@
 """What all tasks of a process have in common: the configuration, the encoder, and the head a new task begins with."""
 
 import asyncio
+import time
 
 from speciate.config import Resolved
 from speciate.encoding import OneAtATime
 from speciate.head import Head
+from speciate.instruments import Instruments
 from speciate.plugins import Plugins
 from speciate.stages import Encoder
 from speciate.support import read_support
@@ -23,6 +25,8 @@ class Household:
         self.encoder: Encoder | None = (
             OneAtATime(resolved["encoder"].create()) if "encoder" in resolved.sections else None
         )
+        self.instruments = Instruments()
+        self._loaded = False
         self._fitting = asyncio.Lock()
         self._fitted: HeadState | None = None
 
@@ -30,7 +34,11 @@ class Household:
         """Have the encoder ready, if there is one: what is wrong with it is told before anything is read."""
         if self.encoder is None:
             return
+        began = time.perf_counter()
         await in_thread(None, self.encoder.load)
+        if not self._loaded:
+            self._loaded = True
+            self.instruments.set("speciate_encoder_load_seconds", time.perf_counter() - began)
         if self.resolved.bundle is not None:
             self.resolved.bundle.check_encoder(self.encoder)
 

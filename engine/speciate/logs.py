@@ -25,7 +25,11 @@ def get_logger(name: str) -> Any:
         logging.getLogger(package).setLevel(logging.getLogger("speciate").level)
     return structlog.wrap_logger(
         logging.getLogger(name),
-        processors=[structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs],
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.contextvars.merge_contextvars,  # the task that is spoken of
+            structlog.stdlib.render_to_log_kwargs,
+        ],
         wrapper_class=structlog.stdlib.BoundLogger,
     )
 

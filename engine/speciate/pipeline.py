@@ -10,7 +10,9 @@ from speciate.alone import Alone
 from speciate.config import Resolved, load, parse, resolve
 from speciate.errors import ConfigError
 from speciate.household import Household
+from speciate.instruments import Instruments
 from speciate.plugins import Plugins, installed
+from speciate.readings import refresh
 from speciate.report import Report, Status
 from speciate.stages import Share
 from speciate.worker import Worker
@@ -41,6 +43,15 @@ class Pipeline:
     def status(self) -> Status | None:
         """How it stands right now; None before it has started."""
         return Status.of(self._worker.runs, self._worker.ledger, self._seconds)
+
+    def instruments(self) -> Instruments:
+        """Everything that is counted, as of now; ask on the loop that runs the pipeline, read anywhere."""
+        refresh(self._worker)
+        return self._worker.instruments
+
+    def unready(self) -> list[str]:
+        """Why it is not ready; empty when every task is restored and connected."""
+        return self._worker.unready
 
     @property
     def _seconds(self) -> float:

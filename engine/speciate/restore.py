@@ -112,7 +112,11 @@ def latest(store: StateStore) -> tuple[Snapshot, Commit] | None:
     commit = store.load_commit()
     if snapshot is not None:
         if commit is None or commit.sequence < snapshot.commit.sequence:
-            log.warning("no newer commit is left: going back to the snapshot's", sequence=snapshot.commit.sequence)
+            log.warning(
+                "no newer commit is left: going back to the snapshot's",
+                sequence=snapshot.commit.sequence,
+                store=store.describe(),
+            )
             commit = snapshot.commit
         return snapshot, commit
     if commit is None and not store.snapshots():

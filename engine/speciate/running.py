@@ -4,6 +4,8 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from structlog.contextvars import bound_contextvars
+
 from speciate import restore
 from speciate.commit import CommitPoint, Committer, sealer
 from speciate.errors import ConfigError, SpeciateError
@@ -30,7 +32,16 @@ class TaskRun:
         self._ready = ready
         self.parts = Parts.of(household.resolved, seat, household.encoder)
         self.flow: Flow | None = None
+        self._doing = "starting"
         self._stopped = False
+
+    @property
+    def unready(self) -> str:
+        """Why it does not answer yet; empty once it is restored, and has caught up with what was answered before."""
+        if self.flow is None:
+            return self._doing
+        left = self.flow.to_refold
+        return f"restoring: {left} inputs to be folded again" if left else ""
 
     def stop(self) -> None:
         """Read no more; decide, commit and save what was read, then end."""
@@ -41,10 +52,11 @@ class TaskRun:
     async def run(self) -> None:
         """Run to the end. Raises the first error; what was committed until then stays."""
         try:
-            async with self._opened() as flow:
-                if self._stopped:
-                    flow.stop()
-                await flow.run()
+            with bound_contextvars(task=self.seat.number):
+                async with self._opened() as flow:
+                    if self._stopped:
+                        flow.stop()
+                    await flow.run()
         except BaseExceptionGroup as group:
             error = _first(group)
             raise error from error.__cause__
@@ -53,6 +65,7 @@ class TaskRun:
     async def _opened(self) -> AsyncIterator[Flow]:
         """Everything open and restored; closed again whatever happens."""
         parts, resolved = self.parts, self._household.resolved
+        instruments = self._household.instruments.task(self.seat.number)
         began = time.monotonic()
         async with AsyncExitStack() as stack:
             if parts.store is not None:
@@ -61,7 +74,10 @@ class TaskRun:
             for sink in parts.sinks:
                 stack.push_async_callback(sink.close)
             stack.push_async_callback(parts.source.close)
+            if self._household.encoder is not None:
+                self._doing = "loading the encoder"
             await self._household.load_encoder()
+            self._doing = "opening and restoring"
             start = await self._start()
             committer = Committer(
                 answers=parts.answers,
@@ -70,13 +86,16 @@ class TaskRun:
                 seal=sealer(resolved.fold, resolved.versions),
                 snapshots_kept=resolved.config.commit.snapshots_kept,
                 snapshot_first=not parts.source.replayable,
+                instruments=instruments,
             )
             stack.push_async_callback(committer.close)
             if start.new:
                 state = start.task.state() if isinstance(start.task, Task) else None
                 await committer.begin(CommitPoint(0, start.commit.source, start.task.tally, state))
-            self.flow = Flow(resolved.config, parts, start, committer)
+            self.flow = Flow(resolved.config, parts, start, committer, instruments)
             self._tell(start, time.monotonic() - began)
+            if not start.new:
+                instruments.restores.observe(time.monotonic() - began)
             yield self.flow
 
     def _tell(self, start: Start, seconds: float) -> None:

@@ -50,7 +50,8 @@ def whole_snapshots(store: StateStore) -> Iterator[Snapshot]:
         try:
             yield parse(store.load_snapshot(sequence))
         except StateDamagedError as error:
-            log.warning("snapshot is damaged, trying the one before it", sequence=sequence, reason=str(error))
+            told = {"sequence": sequence, "store": store.describe(), "reason": str(error)}
+            log.warning("snapshot is damaged, trying the one before it", **told)
 
 
 def newest_whole(store: StateStore) -> Snapshot | None:

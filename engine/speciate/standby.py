@@ -5,6 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 
+from structlog.contextvars import bound_contextvars
+
 from speciate.encoding import BATCH_IMAGES, encode_records
 from speciate.endurance import enduring
 from speciate.errors import AwayError, SourceError
@@ -85,6 +87,7 @@ class Follower:
         answers = parts.answers
         assert is_transactional(answers)  # noqa: S101  # the worker follows no others
         async with AsyncExitStack() as stack:
+            stack.enter_context(bound_contextvars(following=self._number))
             stack.push_async_callback(in_thread, None, parts.needed_store.close)
             stack.push_async_callback(answers.close)
             stack.push_async_callback(parts.source.close)

@@ -84,7 +84,7 @@ async def _learn_again(parts: Parts, answers: TransactionalSink, home: Household
     task = await home.new_task(parts.locate)
     if not ending.sequence:
         return Start(task, _commit(ending, source), 0, Replay(None, 0), new=True)
-    log.warning("no whole snapshot is left: learning all over again", answers=ending.sequence)
+    log.warning("no whole snapshot is left: learning all over again", answers=ending.sequence, sink=answers.describe())
     pieces = answers.read_back(ending.first, ending.end)
     if not _drops(home):
         pieces = _unbroken(pieces, 0, answers, "no whole snapshot is left")

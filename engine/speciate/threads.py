@@ -1,6 +1,7 @@
 """Running plugins' code on threads, so that the event loop never waits for it."""
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import ParamSpec, TypeVar
@@ -21,4 +22,5 @@ def in_thread(
             # A future cannot carry it: whoever awaits it would wait for ever.
             raise RuntimeError(f"{function!r} leaked StopIteration") from error
 
-    return asyncio.get_running_loop().run_in_executor(executor, call)
+    # With its context: what is logged on the thread belongs to the same task.
+    return asyncio.get_running_loop().run_in_executor(executor, contextvars.copy_context().run, call)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+STATES = ("busy", "idle", "backpressured")
+
 
 @dataclass
 class StageTimes:
@@ -17,14 +19,35 @@ class StageTimes:
     idle: float = 0.0
     backpressured: float = 0.0
 
+    def __post_init__(self) -> None:
+        # No field of its own: a report tells what was spent, not what is being spent.
+        self._under_way: tuple[str, float] | None = None
+
     @contextmanager
     def measure(self, kind: str) -> Iterator[None]:
         """Add the time of the block to `busy`, `idle` or `backpressured`."""
         start = time.perf_counter()
+        self._under_way = (kind, start)
         try:
             yield
         finally:
+            self._under_way = None
             setattr(self, kind, getattr(self, kind) + time.perf_counter() - start)
+
+    @contextmanager
+    def under_way(self, kind: str) -> Iterator[float]:
+        """Let `so_far` count the time of the block, which began at what this yields, and add it to nothing."""
+        start = time.perf_counter()
+        self._under_way = (kind, start)
+        try:
+            yield start
+        finally:
+            self._under_way = None
+
+    def so_far(self, kind: str) -> float:
+        """What was spent, and is being spent: whoever waits for an hour is idle all the while."""
+        under_way, spent = self._under_way, float(getattr(self, kind))
+        return spent + time.perf_counter() - under_way[1] if under_way and under_way[0] == kind else spent
 
 
 class LatencyHistogram:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from speciate.endurance import STEADY_SECONDS, Backoff, enduring, pausing
 from speciate.errors import AwayError, FencedError, StateLockedError
 from speciate.household import Household
+from speciate.instruments import Instruments
 from speciate.logs import get_logger
 from speciate.parts import Parts
 from speciate.report import Ledger
@@ -33,6 +34,20 @@ class _Owned:
     run: TaskRun
     running: asyncio.Task[None]
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    failed: tuple[TaskRun, str] | None = None
+    """The last attempt that ended because something was away, and what was."""
+
+    @property
+    def away(self) -> str:
+        """What is away, from the failure of an attempt until the next one is open."""
+        if self.failed is None or (self.failed[0] is not self.run and self.run.flow is not None):
+            return ""
+        return self.failed[1]
+
+    @property
+    def unready(self) -> str:
+        """Why the task is not being worked on."""
+        return f"away: {self.away}" if self.away else self.run.unready
 
     def stop(self) -> None:
         """Finish what was read, and try no more: another attempt would shut out whoever has the task next."""
@@ -55,6 +70,8 @@ class Worker:
         self._fencings = Backoff()
         self._fenced_at = 0.0
         self._done: dict[int, TaskRun] = {}
+        self._placed = False
+        self._outside = "starting"
         self.ledger = Ledger()
         """Attempts that are over and were not the last of their task here."""
 
@@ -62,6 +79,30 @@ class Worker:
     def runs(self) -> list[TaskRun]:
         """The last attempt at each of our tasks."""
         return [*({**self._done, **{number: owned.run for number, owned in self._owned.items()}}.values())]
+
+    @property
+    def owned(self) -> dict[int, _Owned]:
+        """Our tasks, by number."""
+        return dict(sorted(self._owned.items()))
+
+    @property
+    def followed(self) -> int:
+        """How many tasks of others are followed."""
+        return len(self._followers)
+
+    @property
+    def instruments(self) -> Instruments:
+        """What is counted here."""
+        return self._household.instruments
+
+    @property
+    def unready(self) -> list[str]:
+        """Why not all is well; empty when every task that is ours is restored and connected."""
+        if self._stopping.is_set():
+            return ["stopping"]
+        if not self._placed:
+            return [self._outside]
+        return [f"task {number}: {owned.unready}" for number, owned in self.owned.items() if owned.unready]
 
     def stop(self) -> None:
         """Let every task finish what it has read, then leave the group."""
@@ -92,7 +133,12 @@ class Worker:
 
         async def join() -> None:
             nonlocal count
-            count = await self._share.join()
+            try:
+                count = await self._share.join()
+            except AwayError as error:
+                self._outside = f"away: {error}"
+                raise
+            self._outside = "waiting for a share of the tasks"
 
         joining = asyncio.create_task(enduring(join, self._stopping))
         stopping = asyncio.create_task(self._stopping.wait())
@@ -137,6 +183,7 @@ class Worker:
             owned.stop()
         for number in sorted(share - self._owned.keys() - self._ended):
             self._take(number)
+        self._placed = True
         await self._drop(gone)
         await self._follow_some(share)
 
@@ -164,7 +211,12 @@ class Worker:
                 if not owned.run.parts.answers.transactional:
                     raise
                 # Its former owner is on this machine and has not noticed yet.
+                owned.failed = (owned.run, str(error))
                 raise AwayError(str(error)) from error
+            except AwayError as error:
+                owned.failed = (owned.run, str(error))
+                self.instruments.task(number).away.add()
+                raise
 
         try:
             await enduring(attempt, owned.stopping, task=number)
@@ -183,6 +235,7 @@ class Worker:
         # Who was frozen is shut out of one task after another: a single new place in the group does for all of them.
         self._take_out_ended()
         if not self._stopping.is_set():
+            self._placed = False
             await self._share.rejoin()
 
     def _take_out_ended(self) -> bool:
@@ -198,6 +251,7 @@ class Worker:
                 self._done[number] = owned.run
             except FencedError as error:
                 self.ledger.add(owned.run)
+                self.instruments.task(number).fenced.add()
                 log.warning("another worker has taken over", task=number, reason=str(error))
                 fenced = True
         return fenced

@@ -9,6 +9,7 @@ import pytest
 
 from speciate import hooks, stages
 from speciate.describe import describe
+from speciate.metrics import LABELS, METRICS
 from speciate.plugins import installed
 from speciate_schemas import (
     BenchmarkConfig,
@@ -54,7 +55,7 @@ BUILT_IN = [(stage, name) for stage in hooks.STAGES for name in generate.built_i
 EVERY_COMMAND = list(generate.commands())
 
 
-@pytest.mark.parametrize("name", ["configuration.md", "cli.md", "hooks.md", "benchmarks.md"])
+@pytest.mark.parametrize("name", ["configuration.md", "cli.md", "hooks.md", "benchmarks.md", "metrics.md"])
 def test_the_committed_page_is_what_the_code_says(name):
     written = (DOCS / name).read_text("utf-8") if (DOCS / name).exists() else ""
     assert written == generate.pages()[name], "run: python docs/generate.py"
@@ -78,6 +79,16 @@ def test_every_option_of_a_training_is_described_and_on_the_page(name):
     for key in [] if training is None else describe(training):
         assert key.description, key.name
         assert f"| `{key.name}` |" in page.partition(f"[training] of encoder `{name}`")[2], key.name
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
+def test_every_metric_is_on_the_page_with_its_labels(metric):
+    page = (DOCS / "metrics.md").read_text("utf-8")
+    assert f"| `{metric.name}` | {metric.kind} |" in page
+    assert metric.help in page
+    for label in metric.labels:
+        assert LABELS[label]
+        assert f"| `{label}` |" in page
 
 
 @pytest.mark.parametrize(("stage", "name"), BUILT_IN)

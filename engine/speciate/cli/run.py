@@ -7,6 +7,8 @@ import click
 
 from speciate.cli.options import config_argument, json_option, overrides_option
 
+PAGE_ADDRESS = "127.0.0.1:8600"
+
 
 @click.command(name="run")
 @config_argument
@@ -20,6 +22,13 @@ from speciate.cli.options import config_argument, json_option, overrides_option
     metavar="PACE",
     help="max, original, or events per second: how fast a recording is replayed; short for -s run.pace=PACE.",
 )
+@click.option("--page", is_flag=True, help=f"Serve metrics and health over HTTP at {PAGE_ADDRESS}.")
+@click.option(
+    "--page-address",
+    metavar="HOST:PORT",
+    help="The same at another address; port 0 takes a free one. One that is not this machine's own needs a token in "
+    "SPECIATE_PAGE_TOKEN.",
+)
 @json_option
 def command(
     *,
@@ -30,6 +39,8 @@ def command(
     fresh: bool,
     follow: bool,
     pace: str | None,
+    page: bool,
+    page_address: str | None,
     as_json: bool,
 ) -> None:
     """Run a pipeline, going on where an earlier run was left.
@@ -50,7 +61,8 @@ def command(
 
     short = [*(["source.follow=true"] if follow else []), *([] if pace is None else [f"run.pace={_pace(pace)}"])]
     source = source_section(inputs, plugin) if inputs or plugin else None
-    report = run_watched(resolve(load(config, [*overrides, *short], source), installed()), fresh=fresh)
+    resolved = resolve(load(config, [*overrides, *short], source), installed())
+    report = run_watched(resolved, fresh=fresh, page=page_address or (PAGE_ADDRESS if page else None))
     if as_json:
         click.echo(msgspec.json.encode(report.as_json()))
     else:

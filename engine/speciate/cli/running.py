@@ -1,7 +1,9 @@
 """Running a pipeline from the command line: watched, stoppable, and reported on."""
 
 import asyncio
+import os
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 
 import click
 
@@ -13,17 +15,27 @@ from speciate.pipeline import Pipeline
 from speciate.report import Report
 
 
-def run_watched(resolved: Resolved, *, fresh: bool) -> Report:
-    """Run to the end of the source, or until a signal."""
-    return asyncio.run(_run(resolved, fresh=fresh))
+def run_watched(resolved: Resolved, *, fresh: bool, page: str | None = None) -> Report:
+    """Run to the end of the source, or until a signal; with a page at this address, if there is one."""
+    return asyncio.run(_run(resolved, fresh=fresh, page=page))
 
 
-async def _run(resolved: Resolved, *, fresh: bool) -> Report:
+async def _run(resolved: Resolved, *, fresh: bool, page: str | None) -> Report:
     pipeline = Pipeline(resolved, fresh=fresh)
     with stopping_on_signals(pipeline.stop):
-        async with watching(pipeline):
+        async with AsyncExitStack() as stack:
+            if page is not None:
+                await _open_page(pipeline, page, stack)
+            await stack.enter_async_context(watching(pipeline))
             configure()  # here, so that a bar puts the lines above itself
             return await pipeline.run()
+
+
+async def _open_page(pipeline: Pipeline, address: str, stack: AsyncExitStack) -> None:
+    from speciate.page import serving
+
+    url = await stack.enter_async_context(serving(pipeline, address, os.environ.get("SPECIATE_PAGE_TOKEN")))
+    click.echo(f"speciate: page at {url}", err=True)
 
 
 def print_report(report: Report) -> None:

@@ -1,0 +1,77 @@
+"""The server: a thread with an event loop of its own, so that whoever asks is not felt by the pipeline."""
+
+import asyncio
+import functools
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+
+from speciate.logs import get_logger
+from speciate.page.address import Place, listen
+from speciate.page.app import Page
+from speciate.page.guard import Guard
+from speciate.page.protocol import BoundedProtocol
+from speciate.page.refusals import Refusals
+from speciate.pipeline import Pipeline
+
+HEADER_BYTES = 16 << 10
+LEAVING_SECONDS = 1
+STOP_SECONDS = 5.0
+HEADERS = [
+    ("Cache-Control", "no-store"),
+    ("Content-Security-Policy", "default-src 'none'"),
+    ("X-Content-Type-Options", "nosniff"),
+]
+
+log = get_logger(__name__)
+
+
+@asynccontextmanager
+async def serve(pipeline: Pipeline, address: str, token: str | None) -> AsyncIterator[str]:
+    """Listen, answer while the block lasts, and let go; yields the URL."""
+    place = listen(address, token)
+    refusals = Refusals(pipeline.instruments())
+    page = Page(pipeline, asyncio.get_running_loop())
+    server = uvicorn.Server(_settings(Guard(page.application(), place, token, refusals), refusals))
+    # A daemon: should it hang, the process ends all the same.
+    thread = threading.Thread(target=_run, args=(server, place), name="page", daemon=True)
+    thread.start()
+    try:
+        yield place.url
+    finally:
+        server.should_exit = True
+        await asyncio.to_thread(thread.join, STOP_SECONDS)
+        place.listening.close()
+
+
+def _settings(guard: Guard, refusals: Refusals) -> uvicorn.Config:
+    return uvicorn.Config(
+        guard,
+        http=functools.partial(BoundedProtocol, refusals),  # type: ignore[arg-type]  # uvicorn only calls it
+        ws="none",
+        lifespan="off",
+        h11_max_incomplete_event_size=HEADER_BYTES,
+        headers=HEADERS,
+        server_header=False,
+        proxy_headers=False,
+        access_log=False,
+        log_config=None,
+        log_level="critical",  # what it has to say is said by the refusals and the guard
+        timeout_graceful_shutdown=LEAVING_SECONDS,
+    )
+
+
+def _run(server: uvicorn.Server, place: Place) -> None:
+    async def run() -> None:
+        await server.serve(sockets=[place.listening])
+        for connection in list(server.server_state.connections):
+            if isinstance(connection, BoundedProtocol):
+                connection.give_up()
+        await asyncio.sleep(0)
+
+    try:
+        asyncio.run(run())
+    except Exception:
+        log.exception("the page ended; the pipeline goes on without it")

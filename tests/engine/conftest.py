@@ -1,0 +1,1 @@
+"""Makes what the engine's tests share importable from the folders below."""

@@ -1,0 +1,292 @@
+"""Hostile requests over real sockets: refused, counted, told once, and nobody else feels them."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+
+import httpx
+import pytest
+
+from speciate.errors import ConfigError, PluginError
+from speciate.instruments import Instruments
+from speciate.page import guard, protocol, serving
+
+TOKEN = "correct-horse-battery-staple"
+
+
+class Standing:
+    """A pipeline as the page sees it."""
+
+    def __init__(self) -> None:
+        self.counted = Instruments()
+        self.reasons: list[str] = []
+
+    def instruments(self):
+        return self.counted
+
+    def unready(self):
+        return self.reasons
+
+    def refused(self, reason):
+        return self.counted.value("speciate_page_refusals_total", reason).value
+
+
+@pytest.fixture
+def standing():
+    return Standing()
+
+
+@pytest.fixture
+async def page(standing):
+    """A client of an open page on this machine."""
+    async with serving(standing, "127.0.0.1:0") as url, httpx.AsyncClient(base_url=url, trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture
+async def locked(standing):
+    """A client, without a token, of a page that wants one."""
+    async with serving(standing, "127.0.0.1:0", TOKEN) as url, httpx.AsyncClient(base_url=url, trust_env=False) as one:
+        yield one
+
+
+async def raw(client, data):
+    """Send bytes as they are; all that comes back until the other side closes."""
+    reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+    with contextlib.suppress(ConnectionError):
+        writer.write(data)
+        await writer.drain()
+    answer = b""
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(20):
+            answer = await reader.read()
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+    return answer
+
+
+# ---- who
+
+
+@pytest.mark.parametrize(
+    "header", [None, "", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", "Bearer ä".encode()]
+)
+@pytest.mark.parametrize("path", ["/metrics", "/live", "/ready", "/nothing"])
+async def test_without_the_token_nothing_is_told(locked, standing, path, header):
+    answer = await locked.get(path, headers={} if header is None else {"Authorization": header})
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert "speciate_events" not in answer.text
+    assert standing.refused("token") == 1
+
+
+async def test_with_the_token_all_is_told(locked):
+    answer = await locked.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert answer.status_code == 200
+    assert "speciate_ready" in answer.text or "speciate_build_info" in answer.text
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8600", "localhost.evil.example", "127.0.0.1.nip.io", "[::2]", "10.0.0.1", ""]
+)
+async def test_a_foreign_host_is_refused(page, standing, host):
+    answer = await page.get("/metrics", headers={"Host": host})
+    assert answer.status_code == 421
+    assert "speciate" not in answer.text
+    assert standing.refused("host") == 1
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:8600", "[::1]:8600"])
+async def test_this_machine_s_own_names_are_taken(page, host):
+    assert (await page.get("/live", headers={"Host": host})).status_code == 200
+
+
+async def test_where_all_addresses_are_listened_at_any_address_is_taken_and_no_name(standing):
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with serving(standing, "0.0.0.0:0", TOKEN) as url:
+        port = url.rpartition(":")[2]
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, headers=headers) as client:
+            assert (await client.get("/live", headers={"Host": "10.1.2.3:8600"})).status_code == 200
+            assert (await client.get("/live", headers={"Host": "evil.example"})).status_code == 421
+
+
+# ---- how
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "WHATEVER"])
+async def test_only_reading_is_answered(page, standing, method):
+    answer = await page.request(method, "/metrics")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+    assert standing.refused("method") == 1
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+async def test_ten_megabytes_are_not_taken(page, standing, method):
+    head = f"{method} /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\n".encode()
+    answer = await raw(page, head + bytes(10_000_000))
+    assert answer == b"" or answer.startswith((b"HTTP/1.1 405", b"HTTP/1.1 413"))
+    assert standing.refused("method" if method == "POST" else "body") == 1
+    assert (await page.get("/live")).status_code == 200
+
+
+async def test_a_body_in_pieces_is_refused(page, standing):
+    answer = await raw(
+        page, b"GET /live HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+    )
+    assert answer.startswith(b"HTTP/1.1 413")
+    assert standing.refused("body") == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET\r\n\r\n",
+        b"GET /live HTTP/1.1\r\n\r\n",
+        b"GET /live HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+        b"GET /" + b"a" * 200_000,
+        b"GET /live HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 200_000,
+    ],
+    ids=["tls", "short", "no host", "two hosts", "long line", "long header"],
+)
+async def test_what_is_no_request_is_refused(page, standing, data):
+    answer = await raw(page, data + b"\r\n\r\n")
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 400")
+    assert standing.refused("malformed") >= 1
+    assert (await page.get("/live")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../../etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "/metrics/../../x",
+        "//etc/passwd",
+        "/metrics%00",
+        "/static/..\\x",
+    ],
+)
+async def test_there_is_nothing_but_what_there_is(page, path):
+    answer = await raw(page, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 404")
+
+
+async def test_answers_are_not_kept_nor_guessed_at(page):
+    answer = await page.head("/metrics")
+    assert (answer.status_code, answer.text) == (200, "")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "server" not in answer.headers
+
+
+# ---- how many
+
+
+async def held(client, count, data):
+    """So many connections that send this and never read."""
+    holding = []
+    for _ in range(count):
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.connect((client.base_url.host, client.base_url.port))
+        one.setblocking(False)
+        with contextlib.suppress(OSError):
+            one.send(data)
+        holding.append(one)
+        await asyncio.sleep(0)
+    return holding
+
+
+ASKED = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize("data", [b"", b"GET /metr", ASKED * 50], ids=["silent", "half a request", "never reading"])
+async def test_those_who_only_hold_on_do_not_keep_others_out(page, standing, data, monkeypatch):
+    monkeypatch.setattr(protocol, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(guard, "PACE_SECONDS", 0.0005)
+    for number in range(64):
+        standing.counted.task(number)  # too much for the buffers in between
+    holding = await held(page, 200, data)
+    try:
+        for _ in range(3):
+            assert (await page.get("/live", timeout=20)).status_code == 200
+        assert standing.refused("crowded") >= 200 - protocol.MOST_CONNECTIONS
+        async with asyncio.timeout(20):
+            while standing.refused("slow") < protocol.MOST_CONNECTIONS / 2:  # noqa: ASYNC110  # another thread's
+                await asyncio.sleep(0.05)
+    finally:
+        for one in holding:
+            one.close()
+
+
+async def test_hammering_takes_its_own_time(page, monkeypatch):
+    monkeypatch.setattr(guard, "PACE_SECONDS", 0.02)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    answers = await asyncio.gather(*(page.get("/live") for _ in range(30)))
+    assert all(answer.status_code == 200 for answer in answers)
+    assert loop.time() - began >= 29 * 0.02 - 0.01
+
+
+async def test_a_refusal_is_told_once_a_kind(page, standing, caplog):
+    caplog.set_level(logging.WARNING)
+    for _ in range(20):
+        await page.post("/metrics")
+        await page.get("/live", headers={"Host": "evil.example"})
+    told = [record.reason for record in caplog.records]
+    assert sorted(told) == ["host", "method"]
+    assert (standing.refused("host"), standing.refused("method")) == (20, 20)
+
+
+# ---- where
+
+
+@pytest.mark.parametrize(
+    ("address", "token", "told"),
+    [
+        ("nowhere", None, "must be HOST:PORT"),
+        ("127.0.0.1:", None, "must be HOST:PORT"),
+        (":8600", None, "must be HOST:PORT"),
+        ("127.0.0.1:65536", None, "must be HOST:PORT"),
+        ("127.0.0.1:-1", None, "must be HOST:PORT"),
+        ("192.0.2.1:8600", TOKEN, "--page-address 192.0.2.1:8600: "),
+        ("0.0.0.0:0", None, "set SPECIATE_PAGE_TOKEN"),
+        ("[::]:0", None, "set SPECIATE_PAGE_TOKEN"),
+        ("0.0.0.0:0", "", "SPECIATE_PAGE_TOKEN is empty"),
+        ("127.0.0.1:0", "two words", "no header can carry"),
+    ],
+)
+async def test_an_address_that_cannot_or_must_not_be_is_one_clear_line(standing, address, token, told):
+    with pytest.raises(ConfigError, match=r"\A[^\n]*\Z") as error:
+        async with serving(standing, address, token):
+            pass
+    assert told in str(error.value)
+
+
+async def test_an_address_in_use_is_told(standing):
+    async with serving(standing, "127.0.0.1:0") as url:
+        with pytest.raises(ConfigError, match="already in use"):
+            async with serving(standing, url.removeprefix("http://")):
+                pass
+
+
+async def test_an_address_is_free_again_at_once(standing):
+    async with serving(standing, "127.0.0.1:0") as url:
+        holding = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))
+    async with serving(standing, url.removeprefix("http://")) as again:
+        assert again == url
+    holding.close()
+
+
+async def test_a_missing_extra_is_one_clear_line(standing, monkeypatch):
+    import sys
+
+    for name in [name for name in sys.modules if name.startswith("speciate.page.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(PluginError, match=r"^the page needs uvicorn: pip install 'speciate\[page\]'$"):
+        async with serving(standing, "127.0.0.1:0"):
+            pass
