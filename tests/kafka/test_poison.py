@@ -71,10 +71,10 @@ def gif(width: int, height: int) -> bytes:
 
 JPEG = picture(np.random.default_rng(3), 0)
 IMAGES = {
-    "no-image": Poison(b"this is no image", "encoder", "EncodeError", "are those of no BMP, GIF, JPEG"),
+    "no-image": Poison(b"this is no image", "encoder", "EncodeError", "the whole header of any of BMP, GIF, JPEG"),
     "truncated": Poison(JPEG[:-40], "encoder", "EncodeError", "truncated"),
-    "bomb-png": Poison(png(50_000, 50_000), "encoder", "EncodeError", "decompression bomb"),
-    "bomb-gif": Poison(gif(50_000, 50_000), "encoder", "EncodeError", "decompression bomb"),
+    "bomb-png": Poison(png(50_000, 50_000), "encoder", "EncodeError", "more than max_pixels"),
+    "bomb-gif": Poison(gif(50_000, 50_000), "encoder", "EncodeError", "more than max_pixels"),
     "empty": Poison(b"", "source", "DecodeError", "empty"),
     "null": Poison(None, "source", "DecodeError", "null"),
     "noise": Poison(np.random.default_rng(4).bytes(10 << 20), "encoder", "EncodeError", "cannot be decoded"),
