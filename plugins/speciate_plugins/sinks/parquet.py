@@ -14,7 +14,18 @@ from speciate.files import TEMPORARY, fsync_directory, make_directory, output_er
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Output, Sink
 from speciate_plugins.sinks.positions import number_in, too_short, unexpected
-from speciate_schemas import Answer, Assignment, ControlApplied, DeadLetter, Position, Rejection, Strict, decode, encode
+from speciate_schemas import (
+    Answer,
+    Assignment,
+    ControlApplied,
+    DeadLetter,
+    Position,
+    Rejection,
+    Relabel,
+    Strict,
+    decode,
+    encode,
+)
 from speciate_schemas.events import Control, Event, Refolded, tag_of
 
 PART = re.compile(r"part-(\d{8})\.parquet")
@@ -36,6 +47,7 @@ COLUMNS = {
     "drift": "double",
     "head_version": "int64",
     "control": "string",
+    "relabels": "string",
     "stage": "string",
     "error": "string",
     "message": "string",
@@ -43,7 +55,7 @@ COLUMNS = {
     "origin": "string",
     "original": "binary",
 }
-"""One a field of any answer or dead letter; null where the type has no such field. `control` is JSON."""
+"""One a field of any answer or dead letter, null where the type has none such. `control` and `relabels` are JSON."""
 
 
 class ParquetOptions(Strict, frozen=True):
@@ -133,6 +145,7 @@ def _row(item: Output) -> dict[str, Any]:
     row = {"type": tag_of(type(item)), **msgspec.structs.asdict(item)}
     if isinstance(item, ControlApplied):
         row["control"] = encode(item.control, "json").decode()
+        row["relabels"] = encode(item.relabels, "json").decode()
     if isinstance(item, DeadLetter):
         row["original"] = bytes(item.original)
     return row
@@ -142,6 +155,7 @@ def _answer(row: dict[str, Any]) -> Answer:
     fields = {name: row[name] for name in ("type", *FIELDS[row["type"]])}
     if "control" in fields:
         fields["control"] = decode(fields["control"].encode(), Control, "json")
+        fields["relabels"] = decode(fields["relabels"].encode(), list[Relabel], "json")
     answer: Answer = msgspec.convert(fields, Answer)
     return answer
 
