@@ -12,6 +12,7 @@ import shutil
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -60,6 +61,11 @@ class Bundle:
 
     def head_state(self) -> HeadState:
         """The head as it was fitted."""
+        return self._head
+
+    @cached_property
+    def _head(self) -> HeadState:
+        # Once: verifying, choosing its plugins and the first task all ask for it, and it may be large.
         try:
             state: HeadState = unseal((self.path / HEAD).read_bytes(), HeadState)[0]
         except (OSError, StateDamagedError) as error:

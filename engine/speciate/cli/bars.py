@@ -3,20 +3,18 @@
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from speciate.logs import configure, get_logger
+from speciate.stages import Watch
 
 LINE_SECONDS = 10.0
-
-Show = Callable[[int, int, str], None]
-"""Told how much is done, of how much, and a word on it."""
 
 log = get_logger(__name__)
 
 
 @contextlib.contextmanager
-def counting(what: str) -> Iterator[Show]:
+def counting(what: str) -> Iterator[Watch]:
     """Yield the function that shows how far the work is."""
     if sys.stderr.isatty():
         with _bar(what) as show:
@@ -28,7 +26,7 @@ def counting(what: str) -> Iterator[Show]:
 
 
 @contextlib.contextmanager
-def _bar(what: str) -> Iterator[Show]:
+def _bar(what: str) -> Iterator[Watch]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -53,7 +51,7 @@ def _bar(what: str) -> Iterator[Show]:
         yield lambda done, total, word: progress.update(task, completed=done, total=total, description=word)
 
 
-def _lines(what: str) -> Show:
+def _lines(what: str) -> Watch:
     said = time.monotonic()
 
     def show(done: int, total: int, word: str) -> None:

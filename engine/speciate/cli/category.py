@@ -214,9 +214,10 @@ def _control(resolved: "Resolved", kind: "type[Control]", fields: dict[str, Any]
     import msgspec
 
     from speciate.errors import ConfigError
+    from speciate_schemas.events import tag_of
 
     _require_stream(resolved, stream)
-    verb = kind.__name__.partition("Categor")[0].lower()
+    verb = tag_of(kind).partition(".")[0]
     try:
         return msgspec.convert({**fields, "id": f"{verb}-{uuid.uuid4().hex}", "stream": stream or ""}, kind)
     except msgspec.ValidationError as error:

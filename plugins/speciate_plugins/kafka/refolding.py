@@ -38,7 +38,7 @@ from speciate.logs import get_logger
 from speciate.parts import Parts
 from speciate.plugins import Plugins
 from speciate.snapshot import newest_whole
-from speciate.stages import Seat, StateStore
+from speciate.stages import Seat, StateStore, Watch
 from speciate.task import Task
 from speciate.threads import in_thread
 from speciate_plugins.kafka.answered import Survey, survey, tell_gaps
@@ -48,7 +48,7 @@ from speciate_plugins.kafka.inspection import inspect_topics
 from speciate_plugins.kafka.marks import Mark
 from speciate_plugins.kafka.options import KafkaSourceOptions
 from speciate_plugins.kafka.provisioning import check_unused
-from speciate_plugins.kafka.relearning import Relearner, Show
+from speciate_plugins.kafka.relearning import Relearner
 from speciate_plugins.sinks.kafka import KafkaSink, KafkaSinkOptions
 from speciate_schemas import Commit, Position, Refolded
 
@@ -126,7 +126,7 @@ class Refold:
         tell_gaps(found, self._source)
         return Plan(count, self._universe, found.records)
 
-    async def run(self, show: Show) -> list[Result]:
+    async def run(self, show: Watch) -> list[Result]:
         """Do it. May be repeated, whatever ended it before."""
         count = await self._tasks()
         async with self._seized(count) as (seats, old_marks):

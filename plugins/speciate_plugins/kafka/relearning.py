@@ -1,11 +1,12 @@
 """Learns from the input again, for tasks that begin anew: everything is decided afresh and nothing is emitted."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from speciate.admission import limit_size
 from speciate.encoding import encode_records
 from speciate.household import Household
+from speciate.stages import Watch
 from speciate.task import Task
 from speciate.threads import in_thread
 from speciate_plugins.kafka.answered import Survey
@@ -15,9 +16,6 @@ from speciate_plugins.kafka.merging import by_time
 from speciate_plugins.kafka.options import KafkaSourceOptions, read_start
 from speciate_plugins.kafka.positions import Log
 from speciate_plugins.kafka.records import make_record
-
-Show = Callable[[int, int, str], None]
-"""Told how much is done, of how much, and a word on it."""
 
 
 class Relearner:
@@ -30,7 +28,7 @@ class Relearner:
         self._dealer = dealer
         self._waiting: list[list[Any]] = [[] for _ in tasks]
 
-    async def learn(self, found: Survey, show: Show) -> None:
+    async def learn(self, found: Survey, show: Watch) -> None:
         """Learn all that is answered and still kept."""
         ends = found.ends
         if ends:
@@ -41,7 +39,7 @@ class Relearner:
             finally:
                 await reader.close()
 
-    async def _learn(self, reader: TaskReader, ends: Mapping[Log, int], show: Show) -> None:
+    async def _learn(self, reader: TaskReader, ends: Mapping[Log, int], show: Watch) -> None:
         starts = await self._starts(reader)
         total = sum(max(0, end - starts[one]) for one, end in ends.items())
         reader.assign(starts)

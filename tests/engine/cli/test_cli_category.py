@@ -11,7 +11,7 @@ import pytest
 from commands import left_behind, must, refusal, write_stream
 
 from speciate import hooks, plugins
-from speciate_schemas import ForgetCategory, MergeCategories, RenameCategory, Strict
+from speciate_schemas import ForgetCategory, MergeCategories, RenameCategory, Strict, UndoLast
 
 
 class Options(Strict, frozen=True):
@@ -77,6 +77,7 @@ def config(tmp_path):
         (["rename", "3", "a bird"], RenameCategory(id="", category=3, label="a bird", stream="door")),
         (["merge", "0", "12"], MergeCategories(id="", keep=0, absorb=12, stream="door")),
         (["forget", "0"], ForgetCategory(id="", category=0, stream="door")),
+        (["undo"], UndoLast(id="", stream="door")),
     ],
 )
 def test_each_is_sent_as_its_event(speciate, post, config, arguments, expected):
