@@ -61,6 +61,11 @@ class Chosen:
     provider: Provider[Any]
     options: Strict
 
+    @property
+    def key(self) -> str:
+        """Stage and name, as its entry point has them."""
+        return f"{self.stage}.{self.name}"
+
     def create(self, seat: Seat | None = None) -> Any:
         """Make the stage, for one task of several where a seat says so."""
         if self.provider.create_at is not None:
@@ -106,7 +111,7 @@ class Resolved:
     @property
     def versions(self) -> dict[str, str]:
         """The version of the package behind each plugin in use."""
-        return {f"{one.stage}.{one.name}": one.version for one in self.sections.values()}
+        return {one.key: one.version for one in self.sections.values()}
 
 
 def load(path: Path, overrides: Sequence[str] = (), source: Mapping[str, Any] | None = None) -> PipelineConfig:
@@ -192,7 +197,7 @@ def of_model(bundle: Bundle, plugins: Plugins, changes: Mapping[str, Any] | None
         if option not in bundle.manifest.encoder_files and getattr(found["encoder"].options, option) is not None:
             raise BundleError(f"the model {bundle.path} names a file outside of itself as {option}: fit it again")
     for one in found.values():
-        made_by = bundle.manifest.plugins.get(f"{one.stage}.{one.name}")
+        made_by = bundle.manifest.plugins.get(one.key)
         if made_by != one.version:
             log.warning("the model was made by another version", plugin=one.name, made_by=made_by, now=one.version)
     return found

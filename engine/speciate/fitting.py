@@ -253,5 +253,5 @@ def _write(plan: Plan, out: Path, encoded: Encoded, head: HeadState, card: Card)
         files=encoded.files,
         head=head,
         card=card,
-        plugins={f"{one.stage}.{one.name}": one.version for one in used},
+        plugins={one.key: one.version for one in used},
     )

@@ -16,7 +16,7 @@ from speciate.encoding import BATCH_IMAGES, decoders
 from speciate.errors import EventError, SupportError
 from speciate.sealed import digest
 from speciate.stages import Encoder, Record, Source, Watch
-from speciate.support import labelled, vector_of
+from speciate.support import add_vector, labelled
 from speciate.threads import in_thread
 from speciate.workplace import Workplace
 from speciate_schemas import FeatureEvent, ImageEvent, encode
@@ -129,7 +129,7 @@ class Intake:
             sha256 = digest(encode((event.id, label, _content(event))))
             self._hash.update(sha256.encode())
             if isinstance(event, FeatureEvent):
-                self.vectors.append(self._vector(record))
+                add_vector(self.vectors, record)
             if self.vectors and len(self.vectors) != len(self.labels):
                 raise SupportError(
                     f"{record.origin}: the support set has features and images; fit a model to one or the other"
@@ -143,12 +143,6 @@ class Intake:
             elif self._seen[len(self.labels) - 1] != sha256:
                 raise ChangedError(record.origin)
         return waiting
-
-    def _vector(self, record: Record) -> npt.NDArray[Any]:
-        vector = vector_of(record)
-        if self.vectors and vector.shape != self.vectors[0].shape:
-            raise SupportError(f"{record.origin} has {vector.shape} features, those before {self.vectors[0].shape}")
-        return vector
 
     def _observe(self, waiting: Sequence[Waiting]) -> None:
         if not waiting or self._taker is None:

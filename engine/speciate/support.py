@@ -28,10 +28,8 @@ async def read_support(source: Source, encoder: Encoder | None) -> tuple[npt.NDA
     try:
         while records := await source.read(READ_EVENTS):
             for record in await in_thread(None, encode_records, records, encoder):
-                (_, label), vector = labelled(record), vector_of(record)
-                if vectors and vector.shape != vectors[0].shape:
-                    raise SupportError(f"{record.origin} has {vector.shape} features, those before {vectors[0].shape}")
-                vectors.append(vector)
+                _, label = labelled(record)
+                add_vector(vectors, record)
                 labels.append(label)
     finally:
         await source.close()
@@ -52,12 +50,15 @@ def labelled(record: Record) -> tuple[Observation, str]:
     return event, event.label
 
 
-def vector_of(record: Record) -> npt.NDArray[Any]:
-    """The feature vector of a record that is part of a support set."""
+def add_vector(vectors: list[npt.NDArray[Any]], record: Record) -> None:
+    """Append the feature vector of a record to those before, which it must be as long as."""
     try:
-        return features_of(record)
+        vector = features_of(record)
     except EventError as error:
         raise SupportError(f"{record.origin} of the support set cannot be used: {error}") from error
+    if vectors and vector.shape != vectors[0].shape:
+        raise SupportError(f"{record.origin} has {vector.shape} features, those before {vectors[0].shape}")
+    vectors.append(vector)
 
 
 def check_support(
