@@ -1,5 +1,6 @@
 """Pipelines with a model decide exactly as those that fit their head themselves, however often they are stopped."""
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -81,12 +82,17 @@ async def test_stopped_anywhere_it_ends_as_if_nothing_had_happened(folder, make,
     fuse = Fuse()
     shutil.rmtree("out")
     await fused_pipeline(tree, fuse).run()
+    blown = 0
     for at in range(0, len(fuse.calls), 4):
         shutil.rmtree("out")
-        with pytest.raises(PowerError):
+        # Images make batches as they come: another run may be done in fewer calls than the one that was counted.
+        with contextlib.suppress(PowerError):
             await fused_pipeline(tree, Fuse(at, behind=behind)).run()
+            break
+        blown += 1
         await make_pipeline(tree).run()
         assert outputs(folder) == expected, f"stopped at {at}"
+    assert blown >= 2
 
 
 async def stopped(tree):
