@@ -65,6 +65,14 @@ class Oracle:
         free = degrees - len(mean) + 1
         return multivariate_t(mean, (kappa + 1) / (kappa * free) * scale, free)
 
+    def spread(self, members: list[np.ndarray], *, round_: bool = False) -> float:
+        """Root mean square deviation in those within a class: along all directions, or in balls of the same traces."""
+        widths = self.posterior(members)[1] / (self.strength + len(members))
+        within = self.scale / self.strength
+        if round_:
+            return math.sqrt(np.trace(widths) / np.trace(within))
+        return math.sqrt(np.trace(np.linalg.solve(within, widths)) / len(within))
+
     def score(self, event: np.ndarray) -> list[float]:
         return [float(one.logpdf(event)) for one in self.predictives]
 

@@ -157,6 +157,18 @@ class Encoder(Protocol):
         """One vector an image, as the rows of a matrix, in order; one call at a time."""
 
 
+class Picturing(Encoder, Protocol):
+    """An encoder that can also show its images to people."""
+
+    def picture(self, image: ImageEvent, pixels: int) -> bytes:
+        """A small JPEG of an image, upright, its longer side at most so many pixels. Pure; from several threads."""
+
+
+def is_picturing(encoder: Encoder) -> TypeGuard[Picturing]:
+    """Whether there are pictures of its images."""
+    return hasattr(encoder, "picture")
+
+
 Watch = Callable[[int, int, str], None]
 """Told how much is done, of how much, and a word on it."""
 
@@ -286,6 +298,38 @@ class Mergeable(Density, Protocol):
 def is_mergeable(density: Density) -> TypeGuard[Mergeable]:
     """Whether the density can tell what a merge would be worth."""
     return hasattr(density, "merge_gain")
+
+
+class Extent(NamedTuple):
+    """Where a category expects its next event, along some axes: a Student t distribution, or a normal one."""
+
+    centre: Vector
+    """Along each axis, shape (m,)."""
+    scale: Matrix
+    """The scale matrix, shape (m, m); of a normal distribution its covariance."""
+    freedom: float
+    """Degrees of freedom; infinite for a normal distribution."""
+
+
+class Drawable(Density, Protocol):
+    """A density whose categories can be drawn: each has a place and an extent. No question changes anything."""
+
+    def centre(self, category: int) -> Vector:
+        """Where the category lies, in the coordinates of the features, shape (d,)."""
+
+    def spread(self, category: int) -> float:
+        """How wide it is, in the density's own measure: to compare categories by. O(d) or little more."""
+
+    def extent(self, category: int, axes: Matrix) -> Extent:
+        """Its predictive distribution along orthonormal axes: rows in the coordinates of the features, shape (m, d)."""
+
+    def extent_of_birth(self, axes: Matrix) -> Extent:
+        """The same of a category that has learnt nothing yet."""
+
+
+def is_drawable(density: Density) -> TypeGuard[Drawable]:
+    """Whether its categories have a place and an extent."""
+    return hasattr(density, "extent")
 
 
 BIRTH = -1
@@ -454,3 +498,35 @@ class StateStore(Protocol):
 
     def close(self) -> None:
         """Unlock; may be called more than once."""
+
+
+class Steerable(StateStore, Protocol):
+    """A store that also keeps control events, for a pipeline whose source takes none from outside.
+
+    They are numbered from 0 in the order they were sent. Each gets its place among the inputs by whoever runs the
+    pipeline, before it is handed on: so every reading of the two together gives the same records.
+    """
+
+    def send(self, data: bytes) -> int:
+        """Add a control event; its number. On return it survives a crash.
+
+        By any process, without `open`, and while another has the store open. What a killed sender left half-written
+        is no event.
+        """
+
+    def sent(self, start: int) -> list[bytes]:
+        """The control events from number `start` on, as they were sent; whatever is given out survives a crash.
+
+        Without `open`. Asked several times a second, so it must be cheap where there is nothing new.
+        """
+
+    def save_places(self, places: Sequence[int]) -> None:
+        """Replace the places of the first control events, one a number, atomically; on return they survive a crash."""
+
+    def load_places(self) -> list[int]:
+        """The places saved last; none if there are none. Raises `StateDamagedError` if they are damaged."""
+
+
+def is_steerable(store: StateStore) -> TypeGuard[Steerable]:
+    """Whether the store keeps control events."""
+    return hasattr(store, "save_places")

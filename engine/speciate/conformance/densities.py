@@ -6,8 +6,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from speciate.conformance.densities_drawing import check_drawing
 from speciate.conformance.expecting import expect, expect_equal
-from speciate.stages import Density, DensityState, Matrix, Mergeable, Screening, Vector, is_mergeable
+from speciate.stages import (
+    Density,
+    DensityState,
+    Drawable,
+    Matrix,
+    Mergeable,
+    Screening,
+    Vector,
+    is_drawable,
+    is_mergeable,
+)
 from speciate_schemas import encode
 
 SEED = 7
@@ -39,6 +50,10 @@ def check_density(
     - If it is `Mergeable`: each category has its `most` neighbours, or all others if they are fewer, in pairs (i, j)
       with i < j, in order, each once, and of those asked about only; a gain is a number, and that of a category of a
       single event with another is the lead of its score there over a birth. To ask changes nothing.
+    - If it is `Drawable`: a spread is a number above 0; an extent along all axes is a distribution around the centre,
+      the one that events are scored by (with up to 128 features), and along some axes it is that distribution's; so is
+      a birth's. To ask changes nothing, what is given may be written to, and an imported state gives the centres bit
+      for bit.
     """
     expect(len(events) >= FEWEST_EVENTS, f"the check needs at least {FEWEST_EVENTS} events")
     expect(len(np.unique(classes)) > 1, "the check needs at least two classes")
@@ -55,6 +70,9 @@ def check_density(
     density = _fitted(make, features, classes)
     if is_mergeable(density):
         _check_merging(density, points)
+    density = _fitted(make, features, classes)
+    if is_drawable(density):
+        _check_drawing(make, density, events)
 
 
 def _fitted(make: Callable[[], Density], features: Matrix, classes: npt.NDArray[np.int64]) -> Density:
@@ -236,6 +254,19 @@ def _check_merging(density: Mergeable, points: Matrix) -> None:
             expect(len(own) == min(most, founded) and all(one in pair for pair in own), law)
             expect(set(own) <= set(pairs), f"the neighbours of category {one} must be among those of all, not {own}")
     expect_equal(_bytes(density.export_state()), before, "to ask what a merge is worth must change nothing")
+
+
+def _check_drawing(make: Callable[[], Density], density: Drawable, events: Matrix) -> None:
+    _learn(density, density.embed(events))
+    state = density.export_state()
+    check_drawing(density, events)
+    law = "to ask where categories lie, and to write to the answer, must change nothing"
+    expect_equal(_bytes(density.export_state()), _bytes(state), law)
+    copy: Any = make()
+    copy.import_state(state)
+    for category in range(len(density.counts)):
+        law = "an imported state must have its centres where they were, bit for bit"
+        expect_equal(_bits(copy.centre(category)), _bits(density.centre(category)), law)
 
 
 def _learn(density: Density, points: Matrix) -> None:

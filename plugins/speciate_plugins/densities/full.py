@@ -22,9 +22,10 @@ from scipy.linalg.blas import dtrmv
 from speciate.errors import StateMismatchError
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Density, DensityState, Matrix, Screening, Vector
-from speciate_plugins.densities.algebra import NOISE, root_of_inverse, spectrum
+from speciate_plugins.densities.algebra import NOISE, axes, root_of_inverse, scatter, spectrum
 from speciate_plugins.densities.columns import Column
 from speciate_plugins.densities.devices import namespace
+from speciate_plugins.densities.drawing import Drawn
 from speciate_plugins.densities.marginal import Evidence, Learnt, nearest
 from speciate_plugins.densities.prior import Prior, PriorOptions, estimate, student_constants
 from speciate_plugins.densities.row_screening import BLUR, Places, RowScreening, square_norms, too_far
@@ -47,7 +48,7 @@ class FullOptions(PriorOptions, frozen=True):
     ] = False
 
 
-class FullDensity:
+class FullDensity(Drawn):
     """Categories as counts, means, rows and log determinants, in coordinates whitened by the prior."""
 
     def __init__(self, options: FullOptions) -> None:
@@ -56,17 +57,10 @@ class FullDensity:
         self._reset(0)
 
     counts: npt.NDArray[np.int64]
-    _weights: Vector
-    """Events a category has learnt from: its counts, unless frozen."""
-    means: Matrix
     rounded_means: npt.NDArray[np.floating]
     mean_norms: Vector
     log_dets: Vector
     base: Vector
-    half_degrees: Vector
-    scales: Vector
-    roots: npt.NDArray[np.bool_]
-    """Whether a category's rows are a root of its inverse scale, rather than of what that lacks of the identity."""
     tolerances: Vector
     """How far off a squared distance of nothing may be for a screening."""
 
@@ -76,7 +70,7 @@ class FullDensity:
         self._bind()
 
     def _make_columns(self, dimension: int) -> dict[str, Column]:
-        numbers = ("_weights", "mean_norms", "log_dets", "base", "half_degrees", "scales", "tolerances")
+        numbers = ("_weights", "mean_norms", "log_dets", "_traces", "base", "half_degrees", "scales", "tolerances")
         return {
             "counts": Column(np.int64),
             "roots": Column(np.bool_),
@@ -170,9 +164,11 @@ class FullDensity:
         parts += [math.sqrt(k) * self.means[[c]] for k, c in ((kappa_keep, keep), (kappa_absorb, absorb))]
         values, directions = spectrum(np.concatenate(parts), math.sqrt(kappa) * mean)
         count, weight = self.counts[[keep, absorb]].sum(), self._weights[[keep, absorb]].sum()
+        between = sum(float(np.square(part).sum()) for part in parts[2:]) - kappa * float(mean @ mean)
+        trace = max(self._traces[[keep, absorb]].sum() + between, 0.0)
         self.remove(absorb)
         keep -= keep > absorb
-        self.counts[keep], self._weights[keep], self.means[keep] = count, weight, mean
+        self.counts[keep], self._weights[keep], self._traces[keep], self.means[keep] = count, weight, trace, mean
         self._settle(keep, values, directions)
         self._renew(keep)
 
@@ -194,7 +190,7 @@ class FullDensity:
         return np.array([self._drift(category) for category in range(len(self.counts))])
 
     def _drift(self, category: int) -> float:
-        squares, directions = self._axes(category)
+        squares, directions = axes(self.rows.of(category), root=bool(self.roots[category]))
         log_det = self.dimension * math.log(self._spread(category)) - float(np.log(squares).sum())
         drift = 0.5 * abs(log_det - float(self.log_dets[category]))
         if len(squares):
@@ -202,17 +198,6 @@ class FullDensity:
             expected = self.log_density(squares[:1], np.array([category]))
             drift = max(drift, float(abs(self.score(point, [category]) - expected)[0]))
         return drift
-
-    def _axes(self, category: int) -> tuple[Vector, Matrix]:
-        """Squared distances, ascending, of a step in each direction, as rows, in which a category's scale is not I."""
-        _, values, directions = np.linalg.svd(self.rows.of(category), full_matrices=False)
-        squares = np.square(values)
-        if self.roots[category]:
-            squares, directions = squares[::-1], directions[::-1]
-        else:
-            squares = 1.0 - squares
-        # Nothing is a variance without end: rounding alone makes it, and its logarithm must stay a number.
-        return np.maximum(squares, np.finfo(np.float64).eps), directions
 
     def _tolerance(self, category: int) -> float:
         """A step of log1p, and a half of it for what is not linear."""
@@ -241,6 +226,7 @@ class FullDensity:
             "weight": Array.of(self._weights[category].copy()),
             "mean": Array.of(self.means[category].copy()),
             "log_det": Array.of(self.log_dets[category].copy()),
+            "trace": Array.of(self._traces[category].copy()),
             "rows": Array.of(self.rows.of(category).astype(self._options.dtype)),
             "root": Array.of(self.roots[category].copy()),
         }
@@ -258,13 +244,14 @@ class FullDensity:
     def _import(self, one: dict[str, Array]) -> None:
         rows = take(one, "rows", None, self.dimension)
         count, weight, log_det, root = (take(one, name).item() for name in ("count", "weight", "log_det", "root"))
-        whole = len(rows) == self.dimension
-        if len(rows) > self.dimension or (root and not whole) or count < 1 or not 0 < weight <= count:
+        trace, whole = take(one, "trace").item(), len(rows) == self.dimension
+        if len(rows) > self.dimension or (root and not whole) or count < 1 or not 0 < weight <= count or trace < 0:
             raise StateMismatchError(
-                f"the state has a category of {count} events, {weight} learnt, with {len(rows)} rows of "
+                f"the state has a category of {count} events, {weight} learnt, trace {trace}, with {len(rows)} rows of "
                 f"{self.dimension} features: it is not a state of this density"
             )
         self._append(count, weight, take(one, "mean", self.dimension), log_det, rows, root=root)
+        self._traces[-1] = trace
 
     def log_density(self, squares: Matrix, places: Places) -> Matrix:
         """Section 4: from squared distances to log densities."""
@@ -297,7 +284,9 @@ class FullDensity:
         """Sections 1 and 3: one event is one row. How far the mean moved."""
         kappa = self._kappa(category)
         difference = point - self.means[category]
-        self._widen(category, math.sqrt(kappa / (kappa + 1.0)) * difference)
+        row = math.sqrt(kappa / (kappa + 1.0)) * difference
+        self._widen(category, row)
+        self._traces[category] += row @ row
         self.means[category] += difference / (kappa + 1.0)
         self._weights[category] += 1.0
         self._renew(category)
@@ -339,16 +328,7 @@ class FullDensity:
         self.rows.rewrite(category, own - np.outer(along / (length * (length + 1.0)), along @ own))
 
     def _scatter(self, category: int) -> Matrix:
-        """W from A, WᵀW = Aᵀ(I - AAᵀ)⁻¹A; or from B, WᵀW = (BᵀB)⁻¹ - I."""
-        own = self.rows.of(category)
-        if self.roots[category]:
-            values, vectors = np.linalg.eigh(own.T @ own)
-            widths = 1.0 / np.maximum(values, np.finfo(np.float64).eps) - 1.0
-            return np.asarray((vectors * np.sqrt(np.maximum(widths, 0.0))).T)
-        values, vectors = np.linalg.eigh(np.eye(len(own)) - own @ own.T)
-        values = np.maximum(values, np.finfo(self.rows.dtype).eps)
-        scatter: Matrix = (vectors / np.sqrt(values)).T @ own
-        return scatter
+        return scatter(self.rows.of(category), self.rows.epsilon, root=bool(self.roots[category]))
 
     def _kappa(self, category: int) -> float:
         return self._prior.kappa + float(self._weights[category])

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
 from speciate.hooks import Provider, hookimpl
-from speciate.stages import Density, DensityState, Matrix, Vector
+from speciate.stages import Density, DensityState, Extent, Matrix, Vector
 from speciate_plugins.densities.algebra import NOISE
 from speciate_plugins.densities.columns import Column
 from speciate_plugins.densities.full import FullDensity, FullOptions
@@ -152,6 +152,16 @@ class FeatureSpaceDensity(LowRankDensity):
             for row, point in zip(whitened, points * math.sqrt(self._level), strict=True):
                 np.matmul(self._prior.whiten, point, out=row)
         return super().score_birth(whitened)
+
+    def extent_of_birth(self, axes: Matrix) -> Extent:
+        """See `Drawable`."""
+        return self._birth(axes, super()._sides(axes))
+
+    def _root_times(self, point: Vector) -> Vector:
+        return math.sqrt(self._level) * point
+
+    def _sides(self, axes: Matrix) -> Matrix:
+        return math.sqrt(self._level) * axes.T
 
     def export_state(self) -> DensityState:
         """See `Density`."""

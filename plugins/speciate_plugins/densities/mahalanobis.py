@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from speciate.hooks import Provider, hookimpl
-from speciate.stages import Density, Matrix, Vector
+from speciate.stages import Density, Extent, Matrix, Vector
 from speciate_plugins.densities.full import FullDensity, FullOptions
 from speciate_plugins.densities.row_screening import BLUR, Places
 
@@ -49,6 +49,24 @@ class MahalanobisDensity(FullDensity):
         self.counts[keep] += self.counts[absorb]
         self._renew(keep)
         self.remove(absorb)
+
+    def spread(self, category: int) -> float:  # noqa: ARG002  # all alike
+        """See `Drawable`."""
+        return 1.0
+
+    def extent(self, category: int, axes: Matrix) -> Extent:
+        """See `Drawable`."""
+        return Extent(axes @ self.centre(category), self._covariance(axes), math.inf)
+
+    def extent_of_birth(self, axes: Matrix) -> Extent:
+        """See `Drawable`."""
+        return Extent(axes @ self._prior.mean, (1.0 + 1.0 / self._prior.kappa) * self._covariance(axes), math.inf)
+
+    def _covariance(self, axes: Matrix) -> Matrix:
+        """That within classes, along the axes."""
+        sides = self._sides(axes)
+        covariance: Matrix = sides.T @ sides / self._prior.strength
+        return covariance
 
     def _score(self, point: Vector, category: int) -> float:
         difference = point - self.means[category]

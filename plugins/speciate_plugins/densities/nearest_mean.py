@@ -14,7 +14,7 @@ import numpy.typing as npt
 from speciate.errors import StateMismatchError, SupportError
 from speciate.hooks import Provider, hookimpl
 from speciate.screening import ExactScreening
-from speciate.stages import Density, DensityState, Matrix, Screening, Vector
+from speciate.stages import Density, DensityState, Extent, Matrix, Screening, Vector
 from speciate_plugins.densities.states import take
 from speciate_schemas import Array, Strict
 
@@ -70,8 +70,11 @@ class NearestMean:
     def score(self, point: Vector, categories: Sequence[int]) -> Vector:
         """See `Density`."""
         places = np.asarray(categories, dtype=np.intp)
-        variances = self._within * (1.0 + 1.0 / self.counts[places])
-        return _log_density(_square_distances(self._means[places], point), variances, self.dimension)
+        return _log_density(_square_distances(self._means[places], point), self._variances(places), self.dimension)
+
+    def _variances(self, places: npt.NDArray[np.intp]) -> Vector:
+        variances: Vector = self._within * (1.0 + 1.0 / self.counts[places])
+        return variances
 
     def score_birth(self, points: Matrix) -> Vector:
         """See `Density`."""
@@ -101,6 +104,24 @@ class NearestMean:
         """See `Density`."""
         self._means = np.delete(self._means, category, axis=0)
         self.counts = np.delete(self.counts, category)
+
+    def centre(self, category: int) -> Vector:
+        """See `Drawable`."""
+        mean: Vector = self._means[category].copy()
+        return mean
+
+    def spread(self, category: int) -> float:  # noqa: ARG002  # one width for all
+        """See `Drawable`. In standard deviations within a support class."""
+        return 1.0
+
+    def extent(self, category: int, axes: Matrix) -> Extent:
+        """See `Drawable`."""
+        variance = self._variances(np.array([category], dtype=np.intp))
+        return Extent(axes @ self._means[category], variance * (axes @ axes.T), math.inf)
+
+    def extent_of_birth(self, axes: Matrix) -> Extent:
+        """See `Drawable`."""
+        return Extent(axes @ self._centre, (self._within + self._between) * (axes @ axes.T), math.inf)
 
     def verify(self) -> Vector:
         """See `Density`. A mean is all there is, and scores are taken from it as it is."""

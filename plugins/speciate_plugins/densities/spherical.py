@@ -12,7 +12,7 @@ with no row at all, but for the birth.
 import msgspec
 
 from speciate.hooks import Provider, hookimpl
-from speciate.stages import Density, Matrix, Vector
+from speciate.stages import Density, Extent, Matrix, Vector
 from speciate_plugins.densities.full import FullDensity, FullOptions
 from speciate_plugins.densities.lowrank import FeatureSpaceDensity, LowRankOptions
 
@@ -30,6 +30,10 @@ class SphericalDensity(FeatureSpaceDensity):
     def score_birth(self, points: Matrix) -> Vector:
         """See `Density`."""
         return FullDensity.score_birth(self, points) - self._rounding()
+
+    def extent_of_birth(self, axes: Matrix) -> Extent:
+        """See `Drawable`."""
+        return FullDensity.extent_of_birth(self, axes)
 
 
 @hookimpl

@@ -132,6 +132,7 @@ def test_saved_and_loaded_they_learn_on_bit_for_bit(tmp_path: Path, dimension: i
         ("count", np.int64(0)),
         ("weight", np.float64(-1.0)),
         ("weight", np.float64(99.0)),
+        ("trace", np.float64(-1.0)),
         ("mean", np.array([0.0, np.nan, 0.0])),
     ],
 )

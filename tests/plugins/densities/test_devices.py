@@ -63,6 +63,27 @@ def test_another_namespace_decides_the_same(monkeypatch, name, dtype, density):
     assert [one.log_evidence for one in found] == pytest.approx([one.log_evidence for one in expected], abs=tolerance)
 
 
+@pytest.mark.parametrize("events", [3, 40])
+def test_extents_come_back_from_another_namespace(monkeypatch, events):
+    other = strange("array_api_strict")
+    support, labels, stream = world()
+    axes = np.eye(DIMENSION)[:2]
+
+    def drawn():
+        density = full.ExactDensity(full.FullOptions())
+        density.fit(support, labels)
+        for point in density.embed(stream[:events]):
+            density.absorb(1, point)
+        assert density.roots[1] == (8 + events > DIMENSION)
+        return [density.centre(1), *density.extent(1, axes)[:2], *density.extent_of_birth(axes)[:2]]
+
+    expected = drawn()
+    monkeypatch.setattr(full, "RowStore", lambda dimension, kind, _namespace: RowStore(dimension, kind, other))
+    for got, wanted in zip(drawn(), expected, strict=True):
+        assert type(got) is np.ndarray
+        np.testing.assert_allclose(got, wanted, rtol=1e-4)
+
+
 def test_a_device_without_its_library_says_what_to_install(monkeypatch):
     def missing(name):
         raise ImportError(name)
