@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from speciate.errors import DeviceError, EncodeError, EventError, PluginError, SpeciateError
 from speciate.logs import get_logger
-from speciate.stages import Encoder, Record
+from speciate.stages import Encoder, Record, is_picturing
 from speciate_schemas import ImageEvent
 
 log = get_logger(__name__)
@@ -55,6 +55,13 @@ class OneAtATime:
             self._proven = prepared[0]
             return features
 
+    @property
+    def picture(self) -> Callable[[ImageEvent, int], bytes]:
+        """See `Picturing`; missing where the encoder has none, so that `is_picturing` tells the truth."""
+        if not is_picturing(self._encoder):
+            raise AttributeError(f"there are no pictures from a {type(self._encoder).__name__}")
+        return self._encoder.picture
+
     def works(self) -> bool:
         """Whether it can still encode what it could before: tells a bad image from an encoder that is gone."""
         if self._proven is None:
@@ -64,6 +71,23 @@ class OneAtATime:
         except Exception:  # noqa: BLE001  # however it fails, it does not work
             return False
         return True
+
+
+def picturer(encoder: Encoder | None, pixels: int) -> Callable[[ImageEvent], bytes] | None:
+    """What makes a small JPEG of an image, or raises `EventError`; None where there are no pictures."""
+    if encoder is None or not is_picturing(encoder):
+        return None
+    make = encoder.picture
+
+    def picture(image: ImageEvent) -> bytes:
+        try:
+            return make(image, pixels)
+        except (MemoryError, SpeciateError):
+            raise
+        except Exception as error:  # a plugin may fail in any way: it is this image's fault alone
+            raise EncodeError(f"{type(error).__name__}: {error}") from error
+
+    return picture
 
 
 def is_image(record: Record) -> bool:

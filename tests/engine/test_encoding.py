@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import feature, record
 
-from speciate.encoding import BATCH_IMAGES, OneAtATime, encode_records
+from speciate.encoding import BATCH_IMAGES, OneAtATime, encode_records, picturer
 from speciate.errors import DecodeError, DeviceError, EncodeError, FeatureError, PluginError
+from speciate.stages import is_picturing
 from speciate_schemas import ForgetCategory, ImageEvent
 
 
@@ -174,3 +175,32 @@ def test_an_encoder_that_tasks_share_has_one_batch_at_a_time():
 def test_a_machine_without_memory_is_no_fault_of_the_image():
     with pytest.raises(MemoryError):
         encode_records([image(0, "memory")], Encoder())
+
+
+class Picturing(Encoder):
+    """Shows the bytes of an image, and fails as it does with `prepare`."""
+
+    def picture(self, image, pixels):
+        return self.prepare(image).tobytes()[:pixels]
+
+
+@pytest.mark.parametrize(
+    "shared", [lambda encoder: encoder, OneAtATime, lambda encoder: OneAtATime(OneAtATime(encoder))]
+)
+def test_a_shared_encoder_has_pictures_if_the_encoder_has(shared):
+    assert is_picturing(shared(Picturing()))
+    assert picturer(shared(Picturing()), 3)(image(0, "good").event) == b"goo"
+    assert not is_picturing(shared(Encoder()))
+    assert picturer(shared(Encoder()), 3) is None
+
+
+def test_without_an_encoder_there_are_no_pictures():
+    assert picturer(None, 96) is None
+
+
+def test_an_encoder_that_stumbles_over_a_picture_refuses_it():
+    picture = picturer(Picturing(), 3)
+    with pytest.raises(EncodeError, match="KeyError: 'orientation'"):
+        picture(image(0, "stumble").event)
+    with pytest.raises(EncodeError, match="told"):
+        picture(image(0, "error").event)

@@ -4,16 +4,17 @@ import re
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from speciate.conformance.encoders_picturing import check_pictures
 from speciate.conformance.expecting import expect, expect_equal
 from speciate.errors import EventError
-from speciate.stages import Encoder, Matrix
+from speciate.stages import Encoder, Matrix, is_picturing
 from speciate_schemas import ImageEvent
 
 SEED = 13
@@ -43,6 +44,8 @@ def check_encoder(
     - What is no image, what has no bytes and what was cut off is refused by `prepare`, with an `EventError` and nothing
       else, in the same words each time: they go into the dead letter, which a replay must write alike. It does not
       show in the features of what comes afterwards.
+    - Where there is `picture`, it gives a JPEG whose longer side is no longer than asked, without EXIF, XMP, IPTC or a
+      comment. It is pure as `prepare` is, refuses the same, and does not show in the features of what comes afterwards.
 
     A batch without an image is never asked for. Features are the same if they differ by no more than `tolerance` times
     their length. It is not 0, because a network may sum in another order when the batch has another size: in single
@@ -55,8 +58,13 @@ def check_encoder(
     prepared = _check_preparing(encoder, given)
     features = _check_rows(encoder, prepared, tolerance)
     _check_batches(encoder, prepared, features, tolerance)
-    _check_refusing(encoder, make, given)
+    refused = {"what is no image": NO_IMAGE, "an image without bytes": b""}
+    refused |= {f"the first half of image {place}": data[: len(data) // 2] for place, data in enumerate(given)}
+    _check_refusing(encoder, make, refused)
     _check_same(encoder, given, features, tolerance, "after images were refused")
+    if is_picturing(encoder):
+        check_pictures(encoder, make, given, refused)
+        _check_same(encoder, given, features, tolerance, "after pictures were made")
     encoder.load()
     expect_equal(encoder.dimension, features.shape[1], "to load twice must not change the dimension")
     _check_same(encoder, given, features, tolerance, "loaded twice")
@@ -149,10 +157,9 @@ def _encode(encoder: Encoder, prepared: Prepared) -> npt.NDArray[Any]:
     return rows
 
 
-def _check_refusing(encoder: Encoder, make: Callable[[], Encoder], images: Sequence[bytes]) -> None:
+def _check_refusing(encoder: Encoder, make: Callable[[], Encoder], refused: Mapping[str, bytes]) -> None:
     other = _loaded(make)
-    cut = {f"the first half of image {place}": data[: len(data) // 2] for place, data in enumerate(images)}
-    for what, data in {"what is no image": NO_IMAGE, "an image without bytes": b"", **cut}.items():
+    for what, data in refused.items():
         # All three are kept until they are compared: what they name by its address has another one each time.
         refusals = [_refusal(one, data, what) for one in (encoder, encoder, other)]
         words = sorted({f"{type(error).__name__}: {error}" for error in refusals})

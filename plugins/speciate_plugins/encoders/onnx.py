@@ -14,6 +14,7 @@ from speciate.hooks import Provider, hookimpl
 from speciate.logs import get_logger
 from speciate.stages import Encoder
 from speciate_plugins.vision.options import MaxPixels
+from speciate_plugins.vision.picturing import picture
 from speciate_plugins.vision.viewing import View
 from speciate_schemas import ImageEvent, Strict
 
@@ -97,6 +98,10 @@ class OnnxEncoder:
             return np.empty((0, dimension), dtype=np.float32)
         features: npt.NDArray[np.float32] = self._session.run([OUTPUT], {INPUT: np.stack(prepared)})[0]
         return features
+
+    def picture(self, image: ImageEvent, pixels: int) -> bytes:
+        """See `Picturing`."""
+        return picture(image.image, pixels, max_pixels=self._options.max_pixels)
 
     def _loaded(self) -> Described:
         if self._described is None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Encoder
 from speciate_plugins.vision.decoding import PILLOW_PIXELS, hush, opened, shallow
+from speciate_plugins.vision.picturing import picture
 from speciate_schemas import ImageEvent, Strict
 
 
@@ -46,6 +47,10 @@ class ThumbnailEncoder:
     def encode(self, prepared: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.float32]:
         """See `Encoder`."""
         return np.asarray(prepared, dtype=np.float32).reshape(len(prepared), self.dimension)
+
+    def picture(self, image: ImageEvent, pixels: int) -> bytes:
+        """See `Picturing`."""
+        return picture(image.image, pixels, max_pixels=self._max_pixels)
 
 
 @hookimpl

@@ -13,6 +13,7 @@ from speciate.hooks import Provider, hookimpl
 from speciate.logs import get_logger
 from speciate.stages import Encoder, Trainer
 from speciate_plugins.vision.options import TimmOptions
+from speciate_plugins.vision.picturing import picture
 from speciate_plugins.vision.training_options import TrainingOptions
 from speciate_schemas import ImageEvent
 
@@ -70,6 +71,10 @@ class TimmEncoder:
         with torch.inference_mode():
             features: npt.NDArray[np.float32] = self._run(images).cpu().numpy()
         return features
+
+    def picture(self, image: ImageEvent, pixels: int) -> bytes:
+        """See `Picturing`."""
+        return picture(image.image, pixels, max_pixels=self._options.max_pixels)
 
     def _loaded(self) -> "FeatureModel":
         if self._model is None:
