@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from speciate.stages import Record
+from speciate_schemas import Control
 
 Overflow = Literal["block", "drop-oldest", "drop-newest"]
 
@@ -47,13 +48,12 @@ class Channel:
         for record in records:
             if self._full(record):
                 overflow = "block" if self._records[0].sequence < self._lossless_before else self._overflow
-                if overflow == "drop-newest":
+                if overflow == "drop-newest" and not _by_hand(record):
                     self.dropped += 1
                     continue
                 if overflow == "drop-oldest":
                     self._drop_until_room(record)
-                else:
-                    await self._wait_for_room(record)
+                await self._wait_for_room(record)
             self._records.append(record)
             self._bytes += record.nbytes
             self._filled.set()
@@ -99,16 +99,23 @@ class Channel:
             return False
         return bool(self._records)
 
-    def _full(self, record: Record) -> bool:
+    def _full(self, record: Record, aside: int = 0) -> bool:
         # A record larger than the whole channel still passes, alone.
-        too_many = len(self._records) >= self._max_events
+        count = len(self._records) + aside
+        too_many = count >= self._max_events
         too_much = self._bytes + record.nbytes > self._max_bytes
-        return bool(self._records) and (too_many or too_much)
+        return bool(count) and (too_many or too_much)
 
     def _drop_until_room(self, record: Record) -> None:
-        while self._full(record):
-            self._bytes -= self._records.popleft().nbytes
-            self.dropped += 1
+        kept: list[Record] = []
+        while self._records and self._full(record, len(kept)):
+            oldest = self._records.popleft()
+            if _by_hand(oldest):
+                kept.append(oldest)
+            else:
+                self._bytes -= oldest.nbytes
+                self.dropped += 1
+        self._records.extendleft(reversed(kept))
 
     async def _wait_for_room(self, record: Record) -> None:
         try:
@@ -119,3 +126,8 @@ class Channel:
                 await self._room.wait()
         finally:
             self._blocked = False
+
+
+def _by_hand(record: Record) -> bool:
+    """Control events are never dropped: somebody relies on what they say."""
+    return isinstance(record.event, Control)

@@ -61,6 +61,8 @@ class Provider(Generic[StageT_co]):
     send: Callable[[Any, int, Control], Awaitable[str]] | None = None
     """For a source that control events can be sent to from outside: sends one to the task of a number, and says where
     it is."""
+    unsendable: Callable[[Any], str] | None = None
+    """For a source with `send`: why nothing can be sent with these options; empty if it can."""
     tasks: Callable[[Any, bool], Awaitable[int]] | None = None
     """For a source that `share` splits: how many tasks there are, without joining. True asks for all partitions in
     one task."""
@@ -80,7 +82,8 @@ class Provider(Generic[StageT_co]):
     install: str = ""
     """What to give to pip when one of them is missing, such as `speciate[parquet]`."""
     suffixes: tuple[str, ...] = ()
-    """For a source that reads files: the file name endings it understands; a slash for a folder."""
+    """For a source that reads files, or a store that keeps them: the file name endings it understands; a slash for a
+    folder."""
     tune: Callable[[Any, Held], Sequence[Any]] | None = None
     """For a policy with options that can be `"auto"`: the options to try, given those written and what was held out,
     ordered by how readily they give birth. None at all if nothing is `"auto"`. Where nothing novel could be held out,

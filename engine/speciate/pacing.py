@@ -6,7 +6,8 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Literal
 
-from speciate.stages import Record
+from speciate.stages import Progress, Record, Source
+from speciate_schemas import Position
 
 
 class Pacer:
@@ -62,3 +63,55 @@ class Pacer:
                     await self._hurry.wait()
             except TimeoutError:
                 pass
+
+
+class Paced:
+    """A source whose records come when they are due; what is merged with it need not wait for them."""
+
+    def __init__(self, source: Source, pace: Literal["original"] | float) -> None:
+        self._source = source
+        self._pacer = Pacer(pace)
+        self._pieces: AsyncIterator[Sequence[Record]] | None = None
+        self.replayable = source.replayable
+        self.waited = source.waited
+        self.unpaced_before = 0
+        """Number of the first record that was not answered before: what was is not replayed in time again."""
+
+    async def open(self, position: Position | None, sequence: int) -> Position | None:
+        """See `Source`."""
+        return await self._source.open(position, sequence)
+
+    def expect(self, origins: Sequence[str]) -> None:
+        """See `Source`."""
+        self._source.expect(origins)
+
+    async def read(self, max_events: int) -> Sequence[Record]:
+        """See `Source`. Time that a record is held back for its pace was spent waiting."""
+        began = time.perf_counter()
+        while True:
+            if self._pieces is None:
+                waited = self._source.waited
+                records = await self._source.read(max_events)
+                if not records:
+                    return ()
+                self.waited += self._source.waited - waited
+                began = time.perf_counter()
+                self._pieces = self._pacer.release(records, unpaced_before=self.unpaced_before)
+            piece = await anext(self._pieces, None)
+            if piece is not None:
+                self.waited += time.perf_counter() - began
+                return piece
+            self._pieces = None
+
+    def stop(self) -> None:
+        """See `Source`. What was read comes at once."""
+        self._source.stop()
+        self._pacer.hurry()
+
+    def progress(self) -> Progress:
+        """See `Source`."""
+        return self._source.progress()
+
+    async def close(self) -> None:
+        """See `Source`."""
+        await self._source.close()

@@ -10,6 +10,7 @@ from worlds import clock, leaping, record, split
 
 from speciate.channel import Channel, Overflow
 from speciate.stages import Record
+from speciate_schemas import UndoLast
 
 sizes = st.lists(st.integers(1, 9), max_size=40)
 cuts = st.lists(st.integers(1, 40), max_size=10)
@@ -247,3 +248,17 @@ def test_a_get_that_is_cancelled_loses_nothing(there, moment):
         assert numbers(taken) == list(range(there + 1))
 
     leaping(main())
+
+
+@pytest.mark.parametrize("overflow", ["drop-oldest", "drop-newest"])
+def test_control_events_are_never_dropped(overflow: Overflow):
+    """Somebody relies on them; what the policy drops instead are the others."""
+    records = records_of([1] * 40)
+    for one in records[::4]:
+        one.event = UndoLast(id=str(one.sequence))
+    link = channel(3, 10**6, overflow)
+    taken = leaping(flow(link, [records], take=2, linger=0.0, pauses=[]))
+    came = [number for batch in taken for number in numbers(batch)]
+    assert came == sorted(came)
+    assert set(range(0, 40, 4)) <= set(came)
+    assert link.dropped == 40 - len(came) > 0

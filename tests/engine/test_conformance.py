@@ -153,7 +153,51 @@ class Kept(DirectoryStore):
         super().open(fresh=False)
 
 
-@pytest.mark.parametrize(("kind", "law"), [(Unlocked, "StateLockedError"), (Kept, "fresh must empty the store")])
+class Unsteered(DirectoryStore):
+    """Keeps control events through anything."""
+
+    def open(self, *, fresh: bool) -> None:
+        kept = self.sent(0)
+        super().open(fresh=fresh)
+        for data in kept if fresh else ():
+            self.send(data)
+
+
+class Mute(DirectoryStore):
+    """Tells everybody the first number."""
+
+    def send(self, data: bytes) -> int:
+        return super().send(data) and 0
+
+
+class Careful(DirectoryStore):
+    """Never takes a place back."""
+
+    def save_places(self, places: Sequence[int]) -> None:
+        super().save_places([*places, *self.load_places()[len(places) :]])
+
+
+class Rushed(DirectoryStore):
+    """Numbers by what was there when it was asked."""
+
+    def send(self, data: bytes) -> int:
+        number = len(DirectoryStore.sent(self, 0))
+        time.sleep(0.001)
+        super().send(data)
+        return number
+
+
+@pytest.mark.parametrize(
+    ("kind", "law"),
+    [
+        (Unlocked, "StateLockedError"),
+        (Kept, "fresh must empty the store"),
+        (Unsteered, "fresh must discard control events"),
+        (Mute, "numbered as they were sent"),
+        (Careful, "the places saved last"),
+        (Rushed, "each control event must be kept once"),
+    ],
+)
 def test_a_broken_store_is_noticed(tmp_path, kind, law) -> None:
     with pytest.raises(AssertionError, match=law):
         check_store(lambda: kind(DirectoryOptions(path=str(tmp_path))))

@@ -1,4 +1,4 @@
-"""`speciate category`: control events for a pipeline, sent to where its source reads."""
+"""`speciate category`: control events for a pipeline, sent to where it takes them in."""
 
 import asyncio
 from collections.abc import Callable
@@ -36,11 +36,12 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group(name="category")
 def command() -> None:
-    """Rename, merge or forget categories of a running pipeline.
+    """Rename, merge or forget categories of a pipeline.
 
-    A control event is sent to where the source of the pipeline reads it, such as the control topic of Kafka. It takes
-    effect when the pipeline comes to it, between two events, and is answered like them; `speciate inspect` shows the
-    numbers of the categories, and `suggest` which of them are rather one.
+    A control event is sent to where the pipeline takes it in: to the control topic of Kafka or, where the source is
+    files or a pipe, to the [store]. A running pipeline comes to it in a moment, a stopped one when it is run again. It
+    takes effect between two events and is answered like them; `speciate inspect` shows the numbers of the categories,
+    and `suggest` which of them are rather one.
     """
 
 
@@ -233,16 +234,10 @@ def _require_stream(resolved: "Resolved", stream: str | None) -> None:
 
 async def _sent(resolved: "Resolved", partition: int | None, control: "Control") -> tuple[int, str]:
     """Send it; the number of the task it is for, and where it is."""
-    from speciate.errors import ConfigError
+    from speciate.steering import send_control
 
-    source = resolved["source"]
-    if source.provider.send is None:
-        raise ConfigError(
-            f"source {source.name!r} takes no control events from outside: put them into the input itself, as events "
-            f'such as {{"type": "rename.v1", "id": "…", "category": 1, "label": "…"}}'
-        )
     number, _ = await _task(resolved, partition)
-    return number, await source.provider.send(source.options, number, control)
+    return number, await send_control(resolved, number, control)
 
 
 async def _task(resolved: "Resolved", partition: int | None) -> tuple[int, int]:

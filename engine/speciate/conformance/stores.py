@@ -1,11 +1,14 @@
 """The laws of a state store."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from speciate.conformance.expecting import expect_equal
 from speciate.errors import StateLockedError
-from speciate.stages import StateStore
+from speciate.stages import StateStore, Steerable, is_steerable
 from speciate_schemas import Commit, Tally
+
+SENDERS, SENDS = 4, 6
 
 
 def check_store(make: Callable[[], StateStore]) -> None:
@@ -19,6 +22,13 @@ def check_store(make: Callable[[], StateStore]) -> None:
     - While one has it open, another is refused with `StateLockedError`; after `close` it is not.
     - Opened `fresh`, it is empty.
     - `close` may be called twice, and before `open`.
+
+    Of one that keeps control events (`Steerable`) also:
+
+    - They are numbered as they were sent, and come back byte for byte to everyone, who need not have opened it.
+    - They can be sent while another has it open, also by several at once; none is lost, and each has its own number.
+    - The places saved last are the ones loaded, by the next process too. Fewer may replace more.
+    - Opened `fresh`, it has neither, and numbers begin at 0.
     """
     unopened = make()
     unopened.close()
@@ -26,6 +36,8 @@ def check_store(make: Callable[[], StateStore]) -> None:
     _check_kept(make())
     _check_lock(make(), make())
     _check_fresh(make())
+    if is_steerable(unopened):
+        _check_steering(make)
 
 
 def _commit(sequence: int) -> Commit:
@@ -73,3 +85,46 @@ def _check_fresh(store: StateStore) -> None:
     found = (store.load_commit(), store.snapshots())
     store.close()
     expect_equal(found, (None, []), "fresh must empty the store")
+
+
+def _check_steering(make: Callable[[], StateStore]) -> None:
+    first, second, reader = (_steerable(make) for _ in range(3))
+    found = (reader.sent(0), reader.load_places())
+    expect_equal(found, ([], []), "a new store must have no control events and no places")
+    first.open(fresh=False)
+    sent = [b"", b"one", bytes(range(256)) * 100]
+    numbers = [store.send(data) for store, data in zip((first, second, first), sent, strict=True)]
+    expect_equal(numbers, [0, 1, 2], "control events must be numbered as they were sent, whoever sent them")
+    for store in (first, second, reader):
+        for start in (0, 2, 1, 3, 0):
+            expect_equal(store.sent(start), sent[start:], f"sent({start}) must give those from there on, as they were")
+    _check_senders(make, reader)
+    for places in ([], [0, 7, 8], [0, 7]):
+        first.save_places(places)
+        expect_equal(reader.load_places(), places, "the places saved last must be the ones loaded")
+    first.close()
+    second.open(fresh=True)
+    found = (second.sent(0), second.load_places())
+    expect_equal(found, ([], []), "fresh must discard control events and places")
+    expect_equal(first.send(b"new"), 0, "after fresh, control events must be numbered from 0")
+    second.close()
+
+
+def _check_senders(make: Callable[[], StateStore], reader: Steerable) -> None:
+    """Several at once, while another has the store open."""
+
+    def send(sender: int) -> dict[int, bytes]:
+        store = _steerable(make)
+        return {store.send(data): data for data in (f"{sender} {count}".encode() for count in range(SENDS))}
+
+    before = len(reader.sent(0))
+    with ThreadPoolExecutor(SENDERS) as pool:
+        told = [item for numbers in pool.map(send, range(SENDERS)) for item in numbers.items()]
+    kept = dict(enumerate(reader.sent(before), before))
+    expect_equal(sorted(told), sorted(kept.items()), "each control event must be kept once, under the number told")
+
+
+def _steerable(make: Callable[[], StateStore]) -> Steerable:
+    store = make()
+    assert is_steerable(store)  # noqa: S101  # it was before
+    return store

@@ -12,6 +12,13 @@ from speciate_plugins.kafka.topics import count_partitions
 from speciate_schemas import Control, encode
 
 
+def unsendable(options: KafkaSourceOptions) -> str:
+    """Why no control event can be sent; empty if one can."""
+    if options.control is not None:
+        return ""
+    return "control is not set in [source]: name the topic that control events are sent to"
+
+
 async def send(options: KafkaSourceOptions, number: int, control: Control) -> str:
     """Write a control event for the task of this number; where it is, once it is kept for certain.
 
@@ -20,7 +27,7 @@ async def send(options: KafkaSourceOptions, number: int, control: Control) -> st
         AwayError: if it is not known whether it was kept; its id makes sending it again harmless.
     """
     if options.control is None:
-        raise ConfigError("control is not set in [source]: name the topic that control events are sent to")
+        raise ConfigError(unsendable(options))
     await probe(options, [options.control])
     count = (await count_partitions(options)).get(options.control, 0)
     if not 0 <= number < count:

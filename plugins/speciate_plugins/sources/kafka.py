@@ -10,7 +10,7 @@ from speciate.hooks import Provider, hookimpl
 from speciate.stages import Progress, Record, Seat, Share, Source
 from speciate_plugins.kafka.backlog import count_behind, count_tasks
 from speciate_plugins.kafka.beginning import first_offsets, kept_offsets
-from speciate_plugins.kafka.control import send
+from speciate_plugins.kafka.control import send, unsendable
 from speciate_plugins.kafka.logs import TaskReader
 from speciate_plugins.kafka.membership import Membership
 from speciate_plugins.kafka.options import KafkaSourceOptions, read_start
@@ -230,6 +230,7 @@ def speciate_source() -> Provider[Source]:
         create_at=KafkaSource,
         share=_share,
         send=send,
+        unsendable=unsendable,
         tasks=count_tasks,
         behind=count_behind,
         requires=("aiokafka",),

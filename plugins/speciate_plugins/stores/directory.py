@@ -1,19 +1,21 @@
-"""Store `directory`: commits and snapshots as files of one folder.
+"""Store `directory`: commits, snapshots and control events as files of one folder.
 
 lock                        held by the process that uses the folder; its number is in it
 partition-<number>/         the same again, where a task is one of several
 commit.json                 a SHA-256 of the rest in the first line, the commit as JSON in the second
 snapshots/<sequence>.snapshot
+controls.log                control events sent from outside, as an event log; locked by whoever appends
+places.json                 the number each of them has among the inputs, in the form of commit.json
 """
 
 import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -21,6 +23,7 @@ from speciate.errors import StateDamagedError, StateLockedError
 from speciate.files import TEMPORARY, fsync_directory, make_directory, output_error, write_atomically
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Seat, StateStore
+from speciate_plugins.stores.controls import ControlLog
 from speciate_schemas import Commit, Strict, decode, encode
 
 SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
@@ -40,6 +43,9 @@ class DirectoryStore:
         if seat is not None and seat.count > 1:
             self._path /= f"partition-{seat.number}"
         self._commit = self._path / "commit.json"
+        self._places = self._path / "places.json"
+        self._log = self._path / "controls.log"
+        self._controls = ControlLog(self._log)
         self._snapshots = self._path / "snapshots"
         self._lock: int | None = None
 
@@ -48,30 +54,27 @@ class DirectoryStore:
         with _told(self._path):
             make_directory(self._snapshots)
             self._take_lock()
-            _remove(self._path, [self._commit.with_name(self._commit.name + TEMPORARY)])
+            _remove(self._path, [one.with_name(one.name + TEMPORARY) for one in (self._commit, self._places)])
             leftovers = self._snapshots.glob(f"*{TEMPORARY}")
             _remove(self._snapshots, [one for one in leftovers if SNAPSHOT.fullmatch(one.stem)])
             if fresh:
-                # Newest first and the commit last: cut off in between, what is left still fits together.
+                # Newest first, then the commit, then what it rests on: cut off in between, what is left still fits.
                 _remove(self._snapshots, [self._snapshot(sequence) for sequence in reversed(self.snapshots())])
                 _remove(self._path, [self._commit])
+                _remove(self._path, [self._places])
+                self._controls.clear()
 
     def load_commit(self) -> Commit | None:
         """See `StateStore`."""
         try:
-            checksum, _, body = self._commit.read_bytes().partition(b"\n")
-            if hashlib.sha256(body).hexdigest().encode() != checksum:
-                return None
-            commit: Commit = decode(body, Commit, "json")
+            commit: Commit = _read_checked(self._commit, Commit)
         except (OSError, msgspec.DecodeError):
             return None
         return commit
 
     def save_commit(self, commit: Commit) -> None:
         """See `StateStore`."""
-        body = encode(commit, "json") + b"\n"
-        with _told(self._commit):
-            write_atomically(self._commit, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+        _write_checked(self._commit, commit)
 
     def snapshots(self) -> list[int]:
         """See `StateStore`."""
@@ -97,6 +100,36 @@ class DirectoryStore:
         path = self._snapshot(sequence)
         with _told(path):
             _remove(self._snapshots, [path])
+
+    def send(self, data: bytes) -> int:
+        """See `Steerable`."""
+        with _told(self._log):
+            make_directory(self._path)
+            return self._controls.send(data, at_least=len(self.load_places()))
+
+    def sent(self, start: int) -> list[bytes]:
+        """See `Steerable`."""
+        try:
+            return self._controls.sent(start)
+        except OSError as error:
+            raise StateDamagedError(f"cannot read {self._log}: {error.strerror}") from error
+
+    def save_places(self, places: Sequence[int]) -> None:
+        """See `Steerable`."""
+        _write_checked(self._places, places)
+
+    def load_places(self) -> list[int]:
+        """See `Steerable`."""
+        try:
+            places: list[int] = _read_checked(self._places, list[int])
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.DecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is damaged"
+            raise StateDamagedError(
+                f"cannot read {self._places}: {reason}; restore it from a backup, or start over with --fresh"
+            ) from error
+        return places
 
     def describe(self) -> str:
         """See `StateStore`."""
@@ -138,6 +171,20 @@ def _told(path: Path) -> Iterator[None]:
         raise output_error(path, error) from error
 
 
+def _write_checked(path: Path, value: Any) -> None:
+    body = encode(value, "json") + b"\n"
+    with _told(path):
+        write_atomically(path, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+
+
+def _read_checked(path: Path, kind: Any) -> Any:
+    """What was written; `msgspec.DecodeError` if it is not that any more."""
+    checksum, _, body = path.read_bytes().partition(b"\n")
+    if hashlib.sha256(body).hexdigest().encode() != checksum:
+        raise msgspec.DecodeError("the checksum does not match")
+    return decode(body, kind, "json")
+
+
 def _remove(folder: Path, paths: list[Path]) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
@@ -148,4 +195,4 @@ def _remove(folder: Path, paths: list[Path]) -> None:
 @hookimpl
 def speciate_store() -> Provider[StateStore]:
     """Provide the store."""
-    return Provider(options=DirectoryOptions, create=DirectoryStore, create_at=DirectoryStore)
+    return Provider(options=DirectoryOptions, create=DirectoryStore, create_at=DirectoryStore, suffixes=("/",))

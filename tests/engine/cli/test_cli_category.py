@@ -1,4 +1,4 @@
-"""`speciate category`: control events to wherever the source of a pipeline reads."""
+"""`speciate category`: control events to wherever a pipeline takes them in."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from types import ModuleType
 
 import msgspec
 import pytest
-from commands import left_behind, must, refusal, write_stream
+from commands import left_behind, lines, must, refusal, started, until, write_stream
 
 from speciate import hooks, plugins
 from speciate_schemas import ForgetCategory, MergeCategories, RenameCategory, Strict, UndoLast
@@ -127,7 +127,7 @@ def test_streams_with_categories_of_their_own_must_be_named(speciate, post, conf
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["forget", "4", "-s", "source.plugin=deaf"], "source 'deaf' takes no control events from outside: put them"),
+        (["forget", "4", "-s", "source.plugin=deaf"], "the pipeline has no [density]: there are no categories"),
         (["rename", "4", ""], "cannot rename it: Expected `str` of length >= 1 - at `$.label`"),
         (["merge", "4", "4"], "KEEP and ABSORB are both 4"),
         (["forget", "-1"], "No such option"),
@@ -210,3 +210,55 @@ def test_what_cannot_be_suggested_is_told(split, tmp_path):
     assert said.startswith("density 'nearest-mean' cannot tell what a merge is worth")
     assert said.endswith(": full\n")
     assert "numbered from 0 to 0" in refusal(2, "category", "suggest", split, *SPLITTING, "--partition", "1")
+
+
+@pytest.fixture
+def well(speciate):
+    """The command line in this process, for commands that must succeed."""
+
+    def run(*args):
+        done = speciate(*args)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    return run
+
+
+def categories_of(config, run):
+    return {one["id"]: one for one in json.loads(run("inspect", config, "--json"))["categories"]}
+
+
+def test_categories_of_a_pipeline_on_files_are_changed_when_it_runs_next(well, tmp_path):
+    well("demo", "--directory", tmp_path)
+    config = tmp_path / "demo.toml"
+    before = categories_of(config, well)
+    born = [number for number, one in before.items() if not one["known"]][:2]
+    well("category", "rename", config, 3, "<b>three</b>")
+    well("category", "merge", config, *born)
+    told = json.loads(well("category", "forget", config, 0, "--json"))
+    assert (told["partition"], told["place"]) == (0, f"{tmp_path}/state as controls@2")
+    assert categories_of(config, well) == before, "nobody has run it yet"
+    well("run", config)
+    after = categories_of(config, well)
+    assert after.keys() == before.keys() - {0, born[1]}
+    assert (after[3]["label"], after[born[0]]["count"]) == ("<b>three</b>", sum(before[one]["count"] for one in born))
+    answers = (tmp_path / "assignments.jsonl").read_text().splitlines()
+    assert [json.loads(line)["control"]["type"] for line in answers[-3:]] == ["rename.v1", "merge.v1", "forget.v1"]
+    well("category", "undo", config)
+    well("run", config)
+    assert categories_of(config, well)[0] == before[0]
+    well("run", config, "--fresh")
+    assert categories_of(config, well) == before, "to start over discards what was changed by hand, too"
+
+
+def test_categories_of_a_running_pipeline_on_files_are_changed(well, tmp_path):
+    config = write_stream(tmp_path, events=40)
+    answers = tmp_path / "out" / "answers.jsonl"
+    with started("run", config, "--follow") as process:
+        until(lambda: lines(answers) == 40, process)
+        well("category", "rename", config, 1, "the first")
+        until(lambda: lines(answers) == 41, process)
+        process.terminate()
+        assert process.wait(60) == 0
+    assert json.loads(answers.read_bytes().splitlines()[-1])["origin"] == "controls@0"
+    assert categories_of(config, well)[1]["label"] == "the first"

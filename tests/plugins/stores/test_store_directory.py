@@ -12,6 +12,7 @@ from speciate.conformance import check_store
 from speciate.errors import OutputError, StateDamagedError, StateLockedError
 from speciate_plugins.stores.directory import DirectoryOptions, DirectoryStore
 from speciate_schemas import Commit, Tally
+from speciate_schemas.framing import pack
 
 COMMIT = Commit(sequence=5, source=(0, "ü.log", 9), answers=(10,), dead_letters=(), tally=Tally(assigned=5))
 
@@ -130,3 +131,127 @@ def test_a_lock_that_cannot_be_written_is_told(path, monkeypatch) -> None:
     monkeypatch.undo()
     store.open(fresh=False)
     store.close()
+
+
+@pytest.fixture
+def log(path) -> Path:
+    return path / "controls.log"
+
+
+def test_control_events_are_an_event_log(store, log) -> None:
+    assert [store.send(data) for data in (b"one", b"two")] == [0, 1]
+    assert log.read_bytes() == pack(b"one") + pack(b"two")
+
+
+def test_what_a_killed_sender_left_is_no_event_and_the_next_one_cuts_it(store, log) -> None:
+    store.send(b"one")
+    whole, torn = log.read_bytes(), pack(b"torn by a kill")
+    for length in range(1, len(torn)):
+        log.write_bytes(whole + torn[:length])
+        assert store.sent(0) == [b"one"]
+        assert store.sent(1) == []
+        assert store.send(b"two") == 1
+        assert store.sent(1) == [b"two"]
+        assert log.read_bytes() == whole + pack(b"two")
+
+
+def test_an_event_is_there_once_all_of_it_is(store, log) -> None:
+    store.send(b"one")
+    assert store.sent(0) == [b"one"]
+    frame = pack(b"two")
+    for place in range(len(frame)):
+        assert store.sent(1) == []
+        with log.open("ab") as file:
+            file.write(frame[place : place + 1])
+    assert store.sent(1) == [b"two"]
+
+
+@pytest.mark.parametrize("place", [1, 5, 9, 13, 17])
+def test_damage_between_events_keeps_the_numbers_of_the_others(store, log, place) -> None:
+    for data in (b"one", b"two", b"three"):
+        store.send(data)
+    damaged = bytearray(log.read_bytes())
+    damaged[len(pack(b"one")) + place] ^= 1
+    log.write_bytes(damaged)
+    first, second, third = store.sent(0)
+    assert (first, third) == (b"one", b"three")
+    assert second != b"two"
+    assert store.send(b"four") == 3
+
+
+def test_a_number_whose_event_was_taken_in_is_never_given_again(store, log) -> None:
+    """Whatever damaged the end of the log, a new event must not take the place of an old one."""
+    store.send(b"one")
+    store.send(b"two")
+    store.save_places([3, 4])
+    log.write_bytes(log.read_bytes()[:-1])
+    with pytest.raises(StateDamagedError, match=r"controls.log holds 1 control events, but 2 were taken in"):
+        store.send(b"three")
+    assert store.sent(0) == [b"one"]
+
+
+def test_places_with_any_bit_changed_are_told(store, path) -> None:
+    store.save_places([3, 14])
+    places = path / "places.json"
+    whole = places.read_bytes()
+    for place in range(0, len(whole), 5):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        places.write_bytes(damaged)
+        with pytest.raises(StateDamagedError, match=r"cannot read .*places.json: it is damaged; restore it"):
+            store.load_places()
+    places.write_bytes(whole)
+    assert store.load_places() == [3, 14]
+    places.unlink()
+    places.mkdir()
+    with pytest.raises(StateDamagedError, match=r"places.json: Is a directory"):
+        store.load_places()
+
+
+def test_what_is_given_out_is_on_disk(store, log, monkeypatch) -> None:
+    """Its sender may not have come to that: a place must never outlive its event."""
+    store.send(b"one")
+    synced: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+        assert store.sent(0) == [b"one"]
+        assert store.sent(1) == []
+    assert synced == [log.stat().st_ino]
+
+
+def test_where_nothing_can_be_sent_it_is_told(path, log, store) -> None:
+    log.mkdir()
+    with pytest.raises(OutputError, match=r"cannot write .*controls.log: Is a directory"):
+        store.send(b"one")
+    with pytest.raises(StateDamagedError, match=r"cannot read .*controls.log: Is a directory"):
+        store.sent(0)
+    (path.parent / "file").touch()
+    with pytest.raises(OutputError, match=r"Not a directory|File exists"):
+        DirectoryStore(DirectoryOptions(path=str(path.parent / "file"))).send(b"one")
+
+
+SENDER = """
+import sys
+from speciate_plugins.stores.directory import DirectoryOptions, DirectoryStore
+store = DirectoryStore(DirectoryOptions(path=sys.argv[1]))
+sys.stdin.read(1)
+for number in range(40):
+    print(store.send(f"{sys.argv[2]} {number}".encode()))
+"""
+
+
+def test_processes_that_send_at_once_lose_nothing_and_are_emptied_at_once(path, log) -> None:
+    """Nobody needs to open the store for it, and it need not be there yet."""
+    senders = [
+        subprocess.Popen([sys.executable, "-c", SENDER, path, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for name in "ab"
+    ]
+    told = [[int(line) for line in sender.communicate(b"!")[0].split()] for sender in senders]
+    store = DirectoryStore(DirectoryOptions(path=str(path)))
+    kept = [data.decode().split() for data in store.sent(0)]
+    assert sorted(told[0] + told[1]) == list(range(80))
+    for name, numbers in zip("ab", told, strict=True):
+        assert [kept[number] for number in numbers] == [[name, str(count)] for count in range(40)]
+    store.open(fresh=True)
+    store.close()
+    assert (log.read_bytes(), store.sent(0)) == (b"", [])

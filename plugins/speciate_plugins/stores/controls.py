@@ -1,0 +1,98 @@
+"""The control events of the store `directory`: an event log that any process may append to."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from speciate.errors import StateDamagedError
+from speciate.files import fsync_directory
+from speciate_schemas.framing import Frame, next_frame, pack
+
+
+class ControlLog:
+    """Appends under a lock of its own, and reads without one: only sound frames count."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._count = 0
+        self._offset = 0
+
+    def send(self, data: bytes, at_least: int) -> int:
+        """Append an event; its number. `at_least` so many must be there already."""
+        with self._locked(os.O_CREAT) as descriptor:
+            payloads, end = _payloads(_read(descriptor, 0))
+            if len(payloads) < at_least:
+                raise StateDamagedError(
+                    f"{self._path} holds {len(payloads)} control events, but {at_least} were taken in: restore it from "
+                    "a backup, or start over with --fresh"
+                )
+            # Nobody else writes now, so what is not sound by now never will be: its sender was killed.
+            os.ftruncate(descriptor, end)
+            _write(descriptor, pack(data))
+            os.fsync(descriptor)
+            # Each time: whoever created the file may have been killed before it could.
+            fsync_directory(self._path.parent)
+        return len(payloads)
+
+    def sent(self, start: int) -> list[bytes]:
+        """The events from number `start` on; where nothing is new, no more than a look at the file's size."""
+        if start < self._count:
+            self._count = self._offset = 0
+        try:
+            if self._path.stat().st_size <= self._offset:
+                return []
+            descriptor = os.open(self._path, os.O_RDONLY)
+        except FileNotFoundError:
+            return []
+        try:
+            payloads, length = _payloads(_read(descriptor, self._offset))
+            if payloads:
+                # Its sender may not have come to it yet, and a place must never outlive its event.
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        skipped = max(0, start - self._count)
+        self._count += len(payloads)
+        self._offset += length
+        return payloads[skipped:]
+
+    def clear(self) -> None:
+        """Discard everything. The file stays: a sender who waits for it must not write to one that is gone."""
+        with suppress(FileNotFoundError), self._locked() as descriptor:
+            os.ftruncate(descriptor, 0)
+            os.fsync(descriptor)
+        self._count = self._offset = 0
+
+    @contextmanager
+    def _locked(self, flags: int = 0) -> Iterator[int]:
+        descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | flags, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def _payloads(data: bytes) -> tuple[list[bytes], int]:
+    """The whole events, and where they end. Damage between sound frames counts as one: those behind keep their number.
+
+    What follows the last sound frame is not there yet, or never will be.
+    """
+    payloads, end = [], 0
+    while isinstance(frame := next_frame(data, end, final=False), Frame):
+        payloads.append(bytes(frame.payload))
+        end = frame.end
+    return payloads, end
+
+
+def _read(descriptor: int, offset: int) -> bytes:
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        return file.read()
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
