@@ -28,7 +28,10 @@ LABELS = {
     "`head`, `control`, or `other` for one that came from a pipeline in front and names a stage unknown here.",
     "error": "Class of the error, as in the rejection; `other` where a pipeline in front names one unknown here.",
     "state": "`busy`, `idle` (nothing to do) or `backpressured` (the next stage takes nothing).",
-    "reason": "What was wrong with a request: `host`, `token`, `method`, `body`, `malformed`, `slow` or `crowded`.",
+    "reason": "What was wrong with a request. Who asks: `token`, `host`, `origin` (another site's page). How: "
+    "`malformed` (no HTTP), `method`, `type` (no JSON), `body` (too large), `invalid` (parameters or JSON that make no "
+    "sense). What for: `unknown` (not there), `uncontrollable` (cannot be changed). How many: `crowded` (connections), "
+    "`streams` (that listen), `slow` (in asking, or in taking the answer).",
     "version": "Version of Speciate.",
 }
 """What each label means."""

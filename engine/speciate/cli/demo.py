@@ -55,6 +55,7 @@ def command(*, directory: Path, as_json: bool) -> None:
         click.echo(f"{name:<18}{text}")
     shown = shlex.quote(str(config))
     click.echo(f"Try: speciate inspect {shown}, or edit it and: speciate run {shown} --fresh")
+    click.echo(f"Watch it, with the extra page: speciate run {shown} --fresh --pace 30 --page")
 
 
 def _unpack(directory: Path) -> Path:
@@ -83,10 +84,12 @@ async def _truth(chosen: "Chosen") -> list[str]:
 
 def _evaluate(resolved: "Resolved", report: "Report", known: list[str]) -> dict[str, Any]:
     from speciate.evaluate.accuracy import strict_accuracy
-    from speciate_schemas import Answer, decode
+    from speciate_schemas import Answer, Assignment, decode
 
     lines = Path(report.answers).read_bytes().splitlines()
-    found = [decode(line, Answer, "json").category for line in lines]
+    answers = [decode(line, Answer, "json") for line in lines]
+    # What was changed by hand meanwhile has answers too.
+    found = [answer.category for answer in answers if isinstance(answer, Assignment)]
     truth = asyncio.run(_truth(resolved["source"]))[: len(found)]  # a demo that was stopped has answered fewer
     accuracy = strict_accuracy(found, truth, known)
     return {

@@ -22,7 +22,7 @@ PAGE_ADDRESS = "127.0.0.1:8600"
     metavar="PACE",
     help="max, original, or events per second: how fast a recording is replayed; short for -s run.pace=PACE.",
 )
-@click.option("--page", is_flag=True, help=f"Serve metrics and health over HTTP at {PAGE_ADDRESS}.")
+@click.option("--page", is_flag=True, help=f"Serve the live page, metrics and health over HTTP at {PAGE_ADDRESS}.")
 @click.option(
     "--page-address",
     metavar="HOST:PORT",
@@ -62,7 +62,8 @@ def command(
     short = [*(["source.follow=true"] if follow else []), *([] if pace is None else [f"run.pace={_pace(pace)}"])]
     source = source_section(inputs, plugin) if inputs or plugin else None
     resolved = resolve(load(config, [*overrides, *short], source), installed())
-    report = run_watched(resolved, fresh=fresh, page=page_address or (PAGE_ADDRESS if page else None))
+    address = page_address or (PAGE_ADDRESS if page else None)
+    report = run_watched(resolved, fresh=fresh, page=address, title=config.stem)
     if as_json:
         click.echo(msgspec.json.encode(report.as_json()))
     else:

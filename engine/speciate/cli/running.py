@@ -13,28 +13,31 @@ from speciate.config import Resolved
 from speciate.logs import configure
 from speciate.pipeline import Pipeline
 from speciate.report import Report
+from speciate.tracing import traced
 
 
-def run_watched(resolved: Resolved, *, fresh: bool, page: str | None = None) -> Report:
-    """Run to the end of the source, or until a signal; with a page at this address, if there is one."""
-    return asyncio.run(_run(resolved, fresh=fresh, page=page))
+def run_watched(resolved: Resolved, *, fresh: bool, page: str | None = None, title: str = "") -> Report:
+    """Run to the end of the source, or until a signal; with a page of this title at this address, if there is one."""
+    return asyncio.run(_run(resolved, fresh=fresh, page=page, title=title))
 
 
-async def _run(resolved: Resolved, *, fresh: bool, page: str | None) -> Report:
+async def _run(resolved: Resolved, *, fresh: bool, page: str | None, title: str) -> Report:
     pipeline = Pipeline(resolved, fresh=fresh)
     with stopping_on_signals(pipeline.stop):
         async with AsyncExitStack() as stack:
+            stack.enter_context(traced())
             if page is not None:
-                await _open_page(pipeline, page, stack)
+                await _open_page(pipeline, page, title, stack)
             await stack.enter_async_context(watching(pipeline))
             configure()  # here, so that a bar puts the lines above itself
             return await pipeline.run()
 
 
-async def _open_page(pipeline: Pipeline, address: str, stack: AsyncExitStack) -> None:
+async def _open_page(pipeline: Pipeline, address: str, title: str, stack: AsyncExitStack) -> None:
     from speciate.page import serving
 
-    url = await stack.enter_async_context(serving(pipeline, address, os.environ.get("SPECIATE_PAGE_TOKEN")))
+    token = os.environ.get("SPECIATE_PAGE_TOKEN")
+    url = await stack.enter_async_context(serving(pipeline, address, token, title=title))
     click.echo(f"speciate: page at {url}", err=True)
 
 

@@ -50,9 +50,9 @@ def _named(name: str) -> Any:
 
 
 def _types() -> dict[str, Any]:
-    from speciate_schemas import Array, CommitOptions, Message, PipelineConfig, RunOptions, StoredRecord
+    from speciate_schemas import AlbumOptions, Array, CommitOptions, Message, PipelineConfig, RunOptions, StoredRecord
 
     tagged = (*get_args(Message), *get_args(StoredRecord))
     types: dict[str, Any] = {"Message": Message, "StoredRecord": StoredRecord}
-    types |= {kind.__name__: kind for kind in (*tagged, Array, PipelineConfig, RunOptions, CommitOptions)}
+    types |= {kind.__name__: kind for kind in (*tagged, Array, PipelineConfig, RunOptions, CommitOptions, AlbumOptions)}
     return types | {kind.__struct_config__.tag: kind for kind in tagged}

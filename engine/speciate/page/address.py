@@ -24,6 +24,12 @@ class Place:
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     @property
+    def port(self) -> int:
+        """Where it listens."""
+        port: int = self.listening.getsockname()[1]
+        return port
+
+    @property
     def _bound(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
         return ipaddress.ip_address(self.listening.getsockname()[0])
 

@@ -1,19 +1,33 @@
 """The guard: who may ask the page, how, and how often."""
 
 import asyncio
-import hmac
 
-from starlette.datastructures import Headers
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from speciate.logs import get_logger
 from speciate.page.address import Place, host_of
-from speciate.page.refusals import Refusals
+from speciate.page.parameters import BODY_BYTES
+from speciate.page.refusals import Refusals, RefusedError
+from speciate.page.sessions import Sessions
 
 METHODS = ("GET", "HEAD")
+POSTED = ("/api/control", "/session")
+"""What is written to; everything else is only read."""
 PACE_SECONDS = 0.005
 """Requests are taken no faster than this, one after another: whoever hammers takes his own time, not the pipeline's."""
+BURST_SECONDS = 1.0
+"""As many as fit into this time are taken at once, if there were none before: a gallery is many pictures."""
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+"""Of every answer that does not say otherwise."""
 
 log = get_logger(__name__)
 
@@ -21,53 +35,82 @@ log = get_logger(__name__)
 class Guard:
     """Lets a request through to the application, or refuses it."""
 
-    def __init__(self, app: ASGIApp, place: Place, token: str | None, refusals: Refusals) -> None:
+    def __init__(self, app: ASGIApp, place: Place, sessions: Sessions, refusals: Refusals) -> None:
         self._app = app
         self._place = place
-        self._expected = None if token is None else f"Bearer {token}".encode()
+        self._sessions = sessions
         self._refusals = refusals
         self._free_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application."""
         await self._take_turn()
-        refusal = self._refusal(scope)
-        if refusal is not None:
-            await refusal(scope, receive, send)
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            self._check(scope)
+        except RefusedError as error:
+            self._refusals.note(error.reason, client=(scope.get("client") or ("",))[0])
+            await error.response(scope["path"])(scope, receive, send_with_headers)
             return
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, send_with_headers)
         except Exception:
             log.exception("the page failed to answer", path=scope["path"])
             raise
 
     async def _take_turn(self) -> None:
         now = asyncio.get_running_loop().time()
-        self._free_at = max(now, self._free_at + PACE_SECONDS)
+        self._free_at = max(now - BURST_SECONDS, self._free_at + PACE_SECONDS)
         if self._free_at > now:
             await asyncio.sleep(self._free_at - now)
 
-    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
-        """What is wrong with a request; the token comes first, so that a stranger learns nothing else."""
-        headers = Headers(scope=scope)
-        given = headers.get("authorization", "").encode("latin-1")
-        if self._expected is not None and not hmac.compare_digest(given, self._expected):
-            return self._refused(
-                "token", scope, 401, "a token is needed: Authorization: Bearer …", "WWW-Authenticate: Bearer"
-            )
-        if not self._place.is_called(host_of(headers.get("host", ""))):
-            return self._refused("host", scope, 421, "this is not the host you asked for")
-        if scope["method"] not in METHODS:
-            return self._refused("method", scope, 405, "only GET and HEAD", "Allow: GET, HEAD")
-        if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-            return self._refused("body", scope, 413, "a request has no body here")
-        return None
+    def _check(self, scope: Scope) -> None:
+        """Refuse what is wrong with a request; the token comes first, so that a stranger learns nothing else."""
+        headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
+        # The page itself says nothing: it must be there for whoever has the token to bring it along.
+        public = path in ("/", "/session") or path.startswith("/assets/")
+        if not public and not self._sessions.admits(headers.get("authorization", ""), headers.get("cookie", "")):
+            text = "a token is needed: Authorization: Bearer …, or a session"
+            raise _refused(401, "token", text, {"WWW-Authenticate": "Bearer"})
+        host = headers.get("host", "")
+        if not self._place.is_called(host_of(host)):
+            raise _refused(421, "host", "this is not the host you asked for")
+        allowed = ("POST",) if path in POSTED else METHODS
+        if method not in allowed:
+            raise _refused(405, "method", f"only {' and '.join(allowed)}", {"Allow": ", ".join(allowed)})
+        self._check_origin(headers, host, strict=method == "POST" or path.startswith("/api/"))
+        _check_body(headers, method)
 
-    def _refused(self, reason: str, scope: Scope, status: int, text: str, header: str = "") -> PlainTextResponse:
-        self._refusals.note(reason, client=(scope.get("client") or ("",))[0])
-        # Closed behind it: what else the client may be sending is not read.
-        headers = {"Connection": "close"}
-        if header:
-            name, _, value = header.partition(": ")
-            headers[name] = value
-        return PlainTextResponse(f"{text}\n", status, headers)
+    def _check_origin(self, headers: Headers, host: str, *, strict: bool) -> None:
+        """Refuse what a page of somebody else has sent; whoever is no browser says nothing of all this."""
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        # Behind a proxy that speaks TLS it is https, of which we see nothing.
+        ours = {f"http://{host}".lower(), f"https://{host}".lower()}
+        if origin is not None and origin.lower() not in ours:
+            raise _refused(403, "origin", "another site's page may not ask this")
+        if strict and site is not None and site not in ("same-origin", "none"):
+            raise _refused(403, "origin", "another site's page may not ask this")
+
+
+def _check_body(headers: Headers, method: str) -> None:
+    length = headers.get("content-length", "0")
+    if method != "POST":
+        if length != "0" or "transfer-encoding" in headers:
+            raise _refused(413, "body", "a request has no body here")
+        return
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise _refused(415, "type", "the body must be JSON: Content-Type: application/json")
+    if not (length.isascii() and length.isdecimal()) or len(length) > len(str(BODY_BYTES)) or int(length) > BODY_BYTES:
+        raise _refused(413, "body", f"the body is larger than {BODY_BYTES} bytes")
+
+
+def _refused(status: int, reason: str, text: str, headers: dict[str, str] | None = None) -> RefusedError:
+    # Closed behind it: what else the client may be sending is not read.
+    return RefusedError(status, reason, text, {"Connection": "close", **(headers or {})})

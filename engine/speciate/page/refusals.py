@@ -1,9 +1,32 @@
 """Refused requests: counted each, told once a kind, so that nobody can fill a log with them."""
 
+from collections.abc import Mapping
+
+import msgspec
+from starlette.responses import PlainTextResponse, Response
+
 from speciate.instruments import Instruments
 from speciate.logs import get_logger
+from speciate_schemas.page import Refused
 
 log = get_logger(__name__)
+
+
+class RefusedError(Exception):
+    """A request that is not done: the status to answer with, the kind it is counted as, and the reason for people."""
+
+    def __init__(self, status: int, reason: str, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.reason = reason
+        self.headers = headers
+
+    def response(self, path: str) -> Response:
+        """The answer: JSON where JSON is spoken, else a line of text."""
+        if path.startswith("/api/") or path == "/session":
+            told = msgspec.json.encode(Refused(error=str(self)))
+            return Response(told, self.status, self.headers, "application/json")
+        return PlainTextResponse(f"{self}\n", self.status, self.headers)
 
 
 class Refusals:

@@ -14,29 +14,26 @@ from speciate.page.app import Page
 from speciate.page.guard import Guard
 from speciate.page.protocol import BoundedProtocol
 from speciate.page.refusals import Refusals
-from speciate.pipeline import Pipeline
+from speciate.page.sessions import Sessions
+from speciate.page.subject import Subject
 
 HEADER_BYTES = 16 << 10
 LEAVING_SECONDS = 1
 STOP_SECONDS = 5.0
-HEADERS = [
-    ("Cache-Control", "no-store"),
-    ("Content-Security-Policy", "default-src 'none'"),
-    ("X-Content-Type-Options", "nosniff"),
-]
 
 log = get_logger(__name__)
 
 
 @asynccontextmanager
-async def serve(pipeline: Pipeline, address: str, token: str | None) -> AsyncIterator[str]:
+async def serve(subject: Subject, address: str, token: str | None) -> AsyncIterator[str]:
     """Listen, answer while the block lasts, and let go; yields the URL."""
     place = listen(address, token)
-    refusals = Refusals(pipeline.instruments())
-    page = Page(pipeline, asyncio.get_running_loop())
-    server = uvicorn.Server(_settings(Guard(page.application(), place, token, refusals), refusals))
+    refusals = Refusals(subject.instruments)
+    sessions = Sessions(token, place.port)
+    page = Page(subject, sessions, refusals)
+    server = uvicorn.Server(_settings(Guard(page.application(), place, sessions, refusals), refusals))
     # A daemon: should it hang, the process ends all the same.
-    thread = threading.Thread(target=_run, args=(server, place), name="page", daemon=True)
+    thread = threading.Thread(target=_run, args=(server, place, page), name="page", daemon=True)
     thread.start()
     try:
         yield place.url
@@ -53,7 +50,6 @@ def _settings(guard: Guard, refusals: Refusals) -> uvicorn.Config:
         ws="none",
         lifespan="off",
         h11_max_incomplete_event_size=HEADER_BYTES,
-        headers=HEADERS,
         server_header=False,
         proxy_headers=False,
         access_log=False,
@@ -63,9 +59,11 @@ def _settings(guard: Guard, refusals: Refusals) -> uvicorn.Config:
     )
 
 
-def _run(server: uvicorn.Server, place: Place) -> None:
+def _run(server: uvicorn.Server, place: Place, page: Page) -> None:
     async def run() -> None:
+        telling = asyncio.create_task(page.feed.run())
         await server.serve(sockets=[place.listening])
+        telling.cancel()
         for connection in list(server.server_state.connections):
             if isinstance(connection, BoundedProtocol):
                 connection.give_up()

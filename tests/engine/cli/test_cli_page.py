@@ -78,7 +78,7 @@ def test_counts_grow_with_the_answers_and_hostile_clients_change_nothing(growing
     assert found["speciate_latency_seconds_count", "0"] == EVENTS
     assert found["speciate_births_total", "0"] == answers.read_text().count('"birth":true')
     assert found["speciate_page_refusals_total", "method"] == 1
-    assert found["speciate_page_refusals_total", "crowded"] >= 100
+    assert found["speciate_page_refusals_total", "crowded"] >= 50
     kinds = re.findall(r'"reason": "(\w+)"', told.read_text())
     assert len(kinds) == len(set(kinds)), "each kind is told once"
     assert {"crowded", "method"} <= set(kinds)

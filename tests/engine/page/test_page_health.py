@@ -1,6 +1,7 @@
 """`/live` and `/ready`: what they say while a run starts, restores, loses its broker, stops, or is stuck."""
 
 import asyncio
+import threading
 import time
 from contextlib import asynccontextmanager
 
@@ -115,6 +116,15 @@ class Watched:
     def unready(self):
         return self._worker.unready
 
+    def status(self):
+        return None
+
+    def universes(self):
+        return []
+
+    def uncontrollable(self):
+        return "nobody can"
+
 
 async def test_ready_is_false_while_the_broker_is_away(tmp_path):
     cluster = Cluster(stream(60), stream(60, seed=1))
@@ -149,11 +159,18 @@ async def test_a_loop_that_does_not_turn_is_not_live(tmp_path, monkeypatch):
     monkeypatch.setattr(asking, "PATIENCE_SECONDS", 0.3)
     pipeline = make_pipeline(make_tree(tmp_path, stream(5)))
     async with asked(pipeline) as client:
-        asking_all = asyncio.to_thread(
-            lambda: [httpx.get(f"{client.base_url}/{path}", trust_env=False) for path in ("live", "ready", "metrics")]
-        )
-        answers = asyncio.create_task(asking_all)
+        # Made before, for that takes a while.
+        another = httpx.Client(base_url=client.base_url, trust_env=False)
+        blocked = threading.Event()
+
+        def ask():
+            blocked.wait()
+            with another:
+                return [another.get(path) for path in ("live", "ready", "metrics")]
+
+        answers = asyncio.create_task(asyncio.to_thread(ask))
         await asyncio.sleep(0.01)
+        blocked.set()
         time.sleep(1.5)  # noqa: ASYNC251  # it must not turn
         stuck = await answers
         assert (stuck[0].status_code, stuck[0].text) == (503, "the event loop has not turned for 0.3 s\n")

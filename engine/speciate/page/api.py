@@ -1,0 +1,179 @@
+"""The API: every answer is a struct of `speciate_schemas.page`, whatever the page is about."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from speciate.errors import OperatorError, UnknownCategoryError
+from speciate.page import parameters
+from speciate.page.cards import Traced, card, copy_traces
+from speciate.page.category import category_view
+from speciate.page.feed import Feed
+from speciate.page.keeping import Keeping
+from speciate.page.listing import Listing, copy_rows, listing_of
+from speciate.page.parameters import body, number
+from speciate.page.pictures import Pictures, Thumbnail
+from speciate.page.refusals import RefusedError
+from speciate.page.subject import Subject, Where
+from speciate.page.suggestions import Suggester
+from speciate.page.timelines import copy_timeline, timeline_view
+from speciate.pipeline import Inside
+from speciate_schemas import Control, ForgetCategory, MergeCategories, RenameCategory
+from speciate_schemas.page import CategoryPage, CategoryView, ControlRequest, ControlSent, Suggestions, TimelineView
+
+FRESH_SECONDS = 1.0
+PICTURE_SECONDS = 86_400
+
+
+class Api:
+    """Answers what the page's own script asks, and anybody else."""
+
+    def __init__(self, subject: Subject, feed: Feed) -> None:
+        self._subject = subject
+        self._feed = feed
+        self._pictures = Pictures()
+        self._suggester = Suggester(subject)
+        self._listings: Keeping[Listing] = Keeping(FRESH_SECONDS, 8)
+        self._traces: Keeping[dict[int, Traced]] = Keeping(FRESH_SECONDS)
+        self._timelines: Keeping[TimelineView] = Keeping(FRESH_SECONDS)
+        self._views: Keeping[CategoryView] = Keeping(FRESH_SECONDS)
+
+    def routes(self) -> list[Route]:
+        """Where everything is."""
+        get: dict[str, Callable[[Request], Awaitable[Response]]] = {
+            "/api/state": self.state,
+            "/api/timeline": self.timeline,
+            "/api/categories": self.categories,
+            "/api/categories/{category}": self.category,
+            "/api/thumbnails/{category}/{sequence}": self.thumbnail,
+            "/api/suggestions": self.suggestions,
+            "/api/events": self._feed.answer,
+        }
+        posted = Route("/api/control", self.control, methods=["POST"])
+        return [*(Route(path, function, methods=["GET"]) for path, function in get.items()), posted]
+
+    async def state(self, _: Request) -> Response:
+        """How the pipeline is."""
+        return _json(await self._feed.state())
+
+    async def timeline(self, request: Request) -> Response:
+        """The stream so far in equal parts."""
+        where = _where(parameters.parameters(request, parameters.Where))
+
+        async def make() -> TimelineView:
+            state, sequence = await self._subject.look(where, copy_timeline)
+            return timeline_view(state, sequence, await self._listing(where))
+
+        return _json(await self._timelines.get(self._now(where), make))
+
+    async def categories(self, request: Request) -> Response:
+        """Some categories of many."""
+        wanted = parameters.parameters(request, parameters.Search)
+        where = _where(wanted)
+        listing = await self._listing(where)
+        matching = listing.find(wanted)
+        rows = matching[wanted.offset : wanted.offset + wanted.limit]
+        numbers = tuple(row.id for row in rows)
+        look = partial(self._subject.look, where, partial(copy_traces, numbers=numbers))
+        traces = await self._traces.get((self._now(where), numbers), look) if numbers else {}
+        cards = [card(where, row, traces[row.id], self._pictures) for row in rows if row.id in traces]
+        found = CategoryPage(total=len(listing.rows), matching=len(matching), offset=wanted.offset, categories=cards)
+        return _json(found)
+
+    async def category(self, request: Request) -> Response:
+        """One category."""
+        where = _where(parameters.parameters(request, parameters.Where))
+        wanted = number(request, "category")
+
+        async def make() -> CategoryView:
+            return await category_view(self._subject, where, wanted, await self._listing(where), self._pictures)
+
+        return _json(await self._views.get((self._now(where), wanted), make))
+
+    async def thumbnail(self, request: Request) -> Response:
+        """A picture of an exemplar."""
+        given = parameters.parameters(request, parameters.Picture)
+        where, category, sequence = _where(given), number(request, "category"), number(request, "sequence")
+        found = self._pictures.find(where, sequence)
+        if found is None or given.v != found.version:
+            found = await self._look_for(where, category, sequence)
+        # Its address is its own as long as that names the version: the browser need not ask again.
+        lasting = f"private, max-age={PICTURE_SECONDS}, immutable" if given.v == found.version else "no-store"
+        return Response(found.content, media_type="image/jpeg", headers={"Cache-Control": lasting})
+
+    async def suggestions(self, request: Request) -> Response:
+        """Merges that the events speak for."""
+        where = _where(parameters.parameters(request, parameters.Where))
+        if not await self._subject.look(where, _suggests):
+            return _json(Suggestions(suggestions=[], examined=0))
+        return _json(await self._suggester.suggest(where, await self._listing(where)))
+
+    async def control(self, request: Request) -> Response:
+        """Have something changed by hand."""
+        sent = await body(request, ControlRequest)
+        state = await self._feed.state()
+        if state.controllable:
+            raise RefusedError(409, "uncontrollable", state.controllable)
+        await self._check(sent.task, sent.control)
+        try:
+            place = await self._subject.send(sent.task, sent.control)
+        except OperatorError as error:
+            raise RefusedError(409, "uncontrollable", str(error)) from error
+        return _json(ControlSent(id=sent.control.id, place=place), 202)
+
+    async def _check(self, task: int, control: Control) -> None:
+        """Refuse what would be rejected anyway: the stream is spared it."""
+        there = await self._subject.universes()
+        shared = Where(task, None) in there
+        where = Where(task, None if shared else control.stream)
+        if isinstance(control, MergeCategories):
+            meant = [control.keep, control.absorb]
+            if control.keep == control.absorb:
+                raise RefusedError(400, "invalid", f"category {control.keep} cannot be merged with itself")
+        else:
+            meant = [control.category] if isinstance(control, RenameCategory | ForgetCategory) else []
+
+        def missing(inside: Inside) -> list[int]:
+            return [one for one in meant if one not in inside.chronicle.traces]
+
+        gone = await self._subject.look(where, missing)
+        if gone:
+            raise UnknownCategoryError(f"there is no category {gone[0]}: it was merged, forgotten or never born")
+
+    async def _listing(self, where: Where) -> Listing:
+        async def make() -> Listing:
+            return listing_of(await self._subject.look(where, copy_rows))
+
+        return await self._listings.get(self._now(where), make)
+
+    async def _look_for(self, where: Where, category: int, sequence: int) -> Thumbnail:
+        def exemplar(inside: Inside) -> Any:
+            trace = inside.chronicle.traces.get(category)
+            return next((one for one in trace.exemplars if one.sequence == sequence), None) if trace else None
+
+        one = await self._subject.look(where, exemplar)
+        found = None if one is None else self._pictures.keep(where, one)
+        if found is None:
+            raise RefusedError(404, "unknown", f"category {category} has no picture of record {sequence}")
+        return found
+
+    def _now(self, where: Where) -> tuple[Where, int]:
+        """What answers are kept by: behind a control event categories have other names and numbers."""
+        return where, self._subject.audience.controls
+
+
+def _where(given: parameters.Where) -> Where:
+    return Where(given.task, given.stream)
+
+
+def _suggests(inside: Inside) -> bool:
+    return inside.head.suggests
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")

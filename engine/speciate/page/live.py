@@ -1,0 +1,136 @@
+"""A pipeline that runs, asked from the page's thread."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from importlib.metadata import version
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from speciate.audience import Audience
+from speciate.exposition import expose
+from speciate.instruments import Instruments
+from speciate.page.asking import PATIENCE_SECONDS, Question, StuckError
+from speciate.page.budget import Budget
+from speciate.page.meter import Meter, Sample
+from speciate.page.subject import Where
+from speciate.pipeline import Inside, Pipeline
+from speciate.report import Status
+from speciate_schemas import Control, Tally
+from speciate_schemas.page import StateView
+
+T = TypeVar("T")
+
+
+class _Reading(NamedTuple):
+    status: Status | None
+    uncontrollable: str
+    instruments: Instruments
+
+
+class Live:
+    """A pipeline that runs on another loop. It is disturbed for a moment at a time, and for few of them."""
+
+    def __init__(self, pipeline: Pipeline, loop: asyncio.AbstractEventLoop, title: str) -> None:
+        self._pipeline = pipeline
+        self._loop = loop
+        self._title = title
+        self._version = version("speciate")
+        self._meter = Meter()
+        self._budget = Budget()
+        self.audience = pipeline.audience = Audience()
+        self.instruments = pipeline.instruments()
+        self._metrics = Question(loop, pipeline.instruments, expose)
+        self._unready = Question(loop, pipeline.unready, list[str])
+        self._turn = Question(loop, lambda: None, bool)
+        self._universes = Question(loop, pipeline.universes, _places)
+        self._state = Question(loop, self._read, self._view)
+
+    async def metrics(self) -> str:
+        """See `Subject`."""
+        return await self._metrics.ask()
+
+    async def unready(self) -> list[str]:
+        """See `Subject`."""
+        return await self._unready.ask()
+
+    async def turn(self) -> None:
+        """See `Subject`."""
+        await self._turn.ask()
+
+    async def state(self) -> StateView:
+        """See `Subject`."""
+        return msgspec.structs.replace(await self._state.ask(), unready=await self._unready.ask())
+
+    async def universes(self) -> list[Where]:
+        """See `Subject`."""
+        return await self._universes.ask()
+
+    async def look(self, where: Where, function: Callable[[Inside], T], *, leaving: float = 0.0) -> T:
+        """See `Subject`."""
+        spent = 0.0
+
+        def timed(inside: Inside) -> T:
+            nonlocal spent
+            began = time.perf_counter()
+            try:
+                return function(inside)
+            finally:
+                spent = time.perf_counter() - began
+
+        async with self._budget.turn(leaving=leaving):
+            try:
+                return await self._there(self._pipeline.look_into(where.task, where.stream, timed), "come to it")
+            finally:
+                self._budget.spend(spent)
+
+    async def send(self, task: int, control: Control) -> str:
+        """See `Subject`."""
+        return await self._there(self._pipeline.send(task, control), "sent it, but may yet")
+
+    async def _there(self, coroutine: Coroutine[Any, Any, T], doing: str) -> T:
+        """What a coroutine on the pipeline's loop comes to."""
+        answer = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(answer), PATIENCE_SECONDS)
+        except TimeoutError as error:
+            raise StuckError(f"for {PATIENCE_SECONDS:g} s the pipeline has not {doing}: try again") from error
+
+    def _read(self) -> _Reading:
+        """On the pipeline's loop."""
+        one = self._pipeline
+        return _Reading(one.status(), one.uncontrollable(), one.instruments())
+
+    def _view(self, read: _Reading) -> StateView:
+        status = read.status
+        rates = self._meter.rates(Sample.of(time.monotonic(), status.answered if status else 0, read.instruments))
+        tally = status.tally if status else Tally()
+        return StateView(
+            version=self._version,
+            title=self._title,
+            running=True,
+            controllable=read.uncontrollable,
+            suggests=False,
+            unready=[],
+            time=time.time(),
+            seconds=status.seconds if status else 0.0,
+            events_per_second=rates.events_per_second,
+            answered=status.answered if status else 0,
+            assigned=tally.assigned,
+            births=tally.births,
+            rejected=tally.rejected,
+            controls=tally.controls,
+            dropped=tally.dropped,
+            lag=status.lag if status else None,
+            lag_unit=status.progress.unit if status else "records",
+            latency_p50=rates.latency_p50,
+            latency_p99=rates.latency_p99,
+            head_bytes=status.head_bytes if status else 0,
+            stages=rates.stages,
+            universes=[],
+        )
+
+
+def _places(found: list[tuple[int, str | None]]) -> list[Where]:
+    return [Where(task, stream) for task, stream in found]

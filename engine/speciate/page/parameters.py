@@ -1,0 +1,76 @@
+"""What a request asks for: parameters and bodies, read strictly."""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from speciate.page.refusals import RefusedError
+from speciate_schemas import Strict
+from speciate_schemas.codec import decode
+
+BODY_BYTES = 16 << 10
+MOST = 200
+"""Categories on one page."""
+_LARGEST = 10**15
+
+StrictT = TypeVar("StrictT", bound=Strict)
+
+
+class Where(Strict, frozen=True):
+    """Which set of categories is meant."""
+
+    task: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] = 0
+    stream: Annotated[str, msgspec.Meta(max_length=512)] | None = None
+
+
+class Search(Where, frozen=True):
+    """Which categories are wanted, and in which order."""
+
+    search: Annotated[str, msgspec.Meta(max_length=512)] = ""
+    kind: Literal["all", "known", "born"] = "all"
+    sort: Literal["count", "recent", "born", "id", "label"] = "count"
+    order: Literal["desc", "asc"] = "desc"
+    offset: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] = 0
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = 60
+
+
+class Picture(Where, frozen=True):
+    """A picture; `v` tells pictures apart that had the same address."""
+
+    v: Annotated[str, msgspec.Meta(max_length=64)] = ""
+
+
+def parameters(request: Request, kind: type[StrictT]) -> StrictT:
+    """The parameters of a request."""
+    try:
+        return msgspec.convert(dict(request.query_params), kind, strict=False)
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise RefusedError(400, "invalid", f"the parameters are wrong: {_readable(error)}") from error
+
+
+def number(request: Request, name: str) -> int:
+    """A number in the path."""
+    text: str = request.path_params[name]
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(_LARGEST)):
+        raise RefusedError(404, "unknown", f"there is no {name} {text[:64]!r}: it is a number")
+    return int(text)
+
+
+async def body(request: Request, kind: type[StrictT]) -> StrictT:
+    """The body of a request, which is JSON."""
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > BODY_BYTES:
+            # Closed behind it: what else is being sent is not read.
+            raise RefusedError(413, "body", f"the body is larger than {BODY_BYTES} bytes", {"Connection": "close"})
+    try:
+        found: StrictT = decode(data, kind, "json")
+    except msgspec.DecodeError as error:
+        raise RefusedError(400, "invalid", f"the body is wrong: {_readable(error)}") from error
+    return found
+
+
+def _readable(error: Any) -> str:
+    return str(error).replace("`$.", "`").replace(" - at `$`", "")[:500]

@@ -1,0 +1,290 @@
+// One category: what it is, what is near it, and changing it by hand.
+
+import { barred, forget } from "./actions.js";
+import { Poll, get, naming } from "./api.js";
+import { badge } from "./card.js";
+import { Chart } from "./chart.js";
+import { fit, h, keep, s, say } from "./dom.js";
+import { capital, clock, figures, lastSeen, many, short, titled, whole } from "./format.js";
+import { live } from "./live.js";
+import { mergeInto } from "./picking.js";
+import { Plane } from "./plane.js";
+import { Naming } from "./renaming.js";
+import { linear } from "./scale.js";
+import { suggestion } from "./suggested.js";
+
+const REFRESH_SECONDS = 4;
+
+function facts(card, sequence) {
+  const last = lastSeen(card, sequence);
+  return [
+    [
+      "Events",
+      short(card.count),
+      card.seen === card.count ? "all from the stream" : `${whole(card.seen)} from the stream`,
+    ],
+    [
+      "Last seen",
+      card.last_sequence === null ? "never" : last.replace(/^seen /, ""),
+      card.last_time === null ? "" : clock(card.last_time),
+    ],
+    [
+      "Born",
+      card.born === null ? (card.known ? "was known" : "–") : `record ${whole(card.born)}`,
+      card.born_time === null ? "" : clock(card.born_time),
+    ],
+    [
+      "Spread",
+      card.spread === null ? "–" : figures(card.spread),
+      card.spread === null ? "its density has no measure" : "in the density's measure",
+    ],
+  ];
+}
+
+function activity(view, sequence) {
+  const { activity: counts } = view.card;
+  const edges = [...counts.map((_, n) => n * view.width), Math.max(sequence, (counts.length - 1) * view.width + 1)];
+  const layers = (x, y, { bottom }) =>
+    counts.map(
+      (count, n) =>
+        count > 0 &&
+        s("rect", {
+          class: "column",
+          x: x.at(edges[n]),
+          y: y.at(count),
+          width: Math.max(1, x.at(edges[n + 1]) - x.at(edges[n]) - 1),
+          height: bottom - y.at(count),
+        }),
+    );
+  const read = (part) => [
+    `records ${whole(edges[part])} to ${whole(edges[part + 1] - 1)}`,
+    many(counts[part], "event"),
+  ];
+  const most = Math.max(1, ...counts);
+  return {
+    edges,
+    layers,
+    read,
+    scale: (bottom, top, wanted) => linear(0, most * 1.1, bottom, top, Math.min(wanted, most), true),
+  };
+}
+
+/** The parts of the view, and how they show a CategoryView. */
+class View {
+  constructor(main, context, id) {
+    this._context = context;
+    this._id = id;
+    this._naming = new Naming(context);
+    this._merge = h(
+      "button",
+      { type: "button", id: "merge", click: () => mergeInto(context, this._view) },
+      "Merge into …",
+    );
+    this._forget = h(
+      "button",
+      { type: "button", id: "forget", class: "danger", click: () => forget(context.universe, this._view.card) },
+      "Forget …",
+    );
+    this._badge = h("span", {});
+    this._barred = h("p", { class: "barred", id: "barred" });
+    this._facts = h("dl", { class: "facts" });
+    this._plane = new Plane();
+    this._exemplars = h("ul", { class: "exemplars", id: "exemplars" });
+    this._nearest = h("tbody", {});
+    this._suggestions = h("ul", { class: "suggestions" });
+    this._gone = h("div", { id: "gone", hidden: true });
+    this._build(main);
+  }
+
+  _build(main) {
+    const panel = (id, title, kind, ...children) =>
+      h("section", { class: `panel ${kind}`, "aria-labelledby": id }, h("h2", { id }, title), children);
+    const active = panel("activity-title", "Its events over the stream", "plot activity");
+    this._near = panel(
+      "nearest-title",
+      "Nearest categories",
+      "near",
+      h(
+        "table",
+        { class: "wide" },
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            ["Category", "Events", "Log density of this centre"].map((one) => h("th", { scope: "col" }, one)),
+          ),
+        ),
+        this._nearest,
+      ),
+    );
+    this._merges = panel("merges-title", "Rather one with another?", "merges", this._suggestions);
+    this._body = h(
+      "div",
+      { class: "category" },
+      this._facts,
+      h("div", { class: "category-side" }, this._plane.element, active, this._merges),
+      h(
+        "div",
+        { class: "category-side" },
+        panel("exemplars-title", "Exemplars", "exemplars-panel", this._exemplars),
+        this._near,
+      ),
+    );
+    this._head = h(
+      "div",
+      { class: "view-head category-head" },
+      this._naming.element,
+      this._badge,
+      h("div", { class: "buttons" }, this._naming.button, this._merge, this._forget),
+      this._barred,
+    );
+    main.append(
+      h("p", { class: "crumb" }, h("a", { href: this._context.href("/categories") }, "← Categories")),
+      this._head,
+      this._gone,
+      this._body,
+    );
+    this._chart = new Chart(active, { label: "Events of this category over the stream", name: "activity" });
+    this._body.hidden = true;
+    this._naming.wait(this._id);
+    this.bar();
+  }
+
+  show(view) {
+    const first = !this._view;
+    this._view = view;
+    const { card } = view;
+    const { sequence } = this._context.universe;
+    this._body.hidden = false;
+    this._naming.show(card);
+    fit(this._badge, badge(card.known));
+    if (first)
+      fit(
+        this._facts,
+        facts(card, sequence).map(([name]) =>
+          h("div", {}, h("dt", {}, name), h("dd", {}, h("span", {}), h("small", { class: "quiet" }))),
+        ),
+      );
+    facts(card, sequence).forEach(([, value, note], n) => {
+      const [large, small] = this._facts.children[n].lastElementChild.children;
+      say(large, capital(value));
+      say(small, note);
+    });
+    this._plane.show(view);
+    this._show_lists(view);
+    if (card.activity.length) this._chart.show(activity(view, sequence));
+    this.bar();
+  }
+
+  _show_lists(view) {
+    const { context, card } = { context: this._context, card: view.card };
+    keep(
+      this._exemplars,
+      card.exemplars,
+      (one) => one.sequence,
+      (one) => one.thumbnail ?? one.id,
+      (one) =>
+        h(
+          "li",
+          {},
+          one.thumbnail && h("img", { src: one.thumbnail, alt: `Event ${one.id}` }),
+          h("p", { class: one.thumbnail ? "identifier small" : "identifier", title: one.id }, one.id),
+        ),
+    );
+    this._near.hidden = !view.nearest.length;
+    keep(
+      this._nearest,
+      view.nearest,
+      (one) => one.category,
+      (one) => JSON.stringify(one),
+      (one) =>
+        h(
+          "tr",
+          { "data-category": one.category },
+          h(
+            "th",
+            { scope: "row" },
+            h("a", { href: context.href(`/categories/${one.category}`) }, titled(one.category, one.label)),
+            " ",
+            badge(one.known),
+          ),
+          h("td", {}, whole(one.count)),
+          h("td", {}, `${figures(one.log_density)} nats`),
+        ),
+    );
+    this._merges.hidden = !view.suggestions.length;
+    keep(
+      this._suggestions,
+      view.suggestions,
+      (one) => `${one.keep} ${one.absorb}`,
+      (one) => JSON.stringify([one, barred()]),
+      (one) => suggestion(one, context),
+    );
+  }
+
+  /** Say why nothing can be changed, if so. */
+  bar() {
+    const why = barred();
+    say(this._barred, why && `Nothing can be changed by hand: ${why}`);
+    this._barred.hidden = !why;
+    for (const button of [this._naming.button, this._merge, this._forget])
+      button.disabled = Boolean(why) || !this._view;
+  }
+
+  /** It is not there, or not any more. */
+  gone(words, becomes = null) {
+    this._body.hidden = true;
+    this._head.hidden = true;
+    this._gone.hidden = false;
+    const now =
+      becomes === null
+        ? null
+        : [" It is now ", h("a", { href: this._context.href(`/categories/${becomes}`) }, `category ${becomes}`), "."];
+    fit(this._gone, h("h1", { tabindex: "-1" }, `Category ${this._id}`), h("p", { class: "empty" }, words, now));
+  }
+
+  back() {
+    this._head.hidden = false;
+    this._gone.hidden = true;
+  }
+
+  close() {
+    this._chart.close();
+  }
+}
+
+/** Open the view; what it gives back closes it. */
+export function openCategory(main, context, id) {
+  const view = new View(main, context, id);
+  const became = () => {
+    const fate = live.fates(context.universe).get(id) ?? null;
+    return fate === id ? null : fate;
+  };
+  const poll = new Poll(
+    REFRESH_SECONDS,
+    (signal) => get(`/api/categories/${id}`, naming(context.universe), signal),
+    (answer) => {
+      view.back();
+      view.show(answer);
+    },
+    (error) => {
+      if (error.status === 404) view.gone(`There is no category ${id}, or not any more.`, became());
+    },
+  );
+  const heard = (news) => {
+    // Whoever looks at a category while it is merged goes along with it.
+    const now = became();
+    if (now !== null && news.some((one) => one.control?.absorb === id)) context.go(`/categories/${now}`);
+    else if (news.some((one) => one.kind === "control")) poll.poke();
+  };
+  const ends = [live.on("fresh", heard), live.on("state", () => view.bar())];
+  return {
+    close() {
+      ends.forEach((end) => end());
+      poll.stop();
+      view.close();
+    },
+  };
+}

@@ -1,0 +1,73 @@
+// The name of a category, and giving it another.
+
+import { rename } from "./actions.js";
+import { h, say } from "./dom.js";
+import { titled } from "./format.js";
+
+/** A heading that turns into a form. */
+export class Naming {
+  constructor(context) {
+    this._context = context;
+    this._title = h("h1", { tabindex: "-1", id: "category-name" });
+    this._number = h("span", { class: "number" });
+    this._input = h("input", { id: "label", name: "label", required: true, maxlength: "512", autocomplete: "off" });
+    this._form = h(
+      "form",
+      {
+        class: "renaming",
+        id: "rename-form",
+        hidden: true,
+        submit: (event) => this._submit(event),
+        keydown: (event) => event.key === "Escape" && this._close(),
+      },
+      h("label", { for: "label" }, "Name"),
+      this._input,
+      h("button", { type: "submit", class: "main", id: "rename-save" }, "Rename"),
+      h("button", { type: "button", id: "rename-cancel", click: () => this._close() }, "Cancel"),
+    );
+    this.button = h(
+      "button",
+      {
+        type: "button",
+        id: "rename",
+        "aria-expanded": "false",
+        "aria-controls": "rename-form",
+        click: () => this._open(),
+      },
+      "Rename …",
+    );
+    this.element = h("div", { class: "naming" }, this._title, this._number, this._form);
+  }
+
+  wait(id) {
+    say(this._title, titled(id, null));
+  }
+
+  show(card) {
+    this._card = card;
+    say(this._title, titled(card.id, card.label));
+    say(this._number, card.label === null ? "" : `category ${card.id}`);
+  }
+
+  _open() {
+    this._form.hidden = false;
+    this.button.setAttribute("aria-expanded", "true");
+    this._input.value = this._card.label ?? "";
+    this._input.select();
+    this._input.focus();
+  }
+
+  _close() {
+    this._form.hidden = true;
+    this.button.setAttribute("aria-expanded", "false");
+    this.button.focus();
+  }
+
+  _submit(event) {
+    event.preventDefault();
+    const label = this._input.value.trim();
+    if (!label) return;
+    this._close();
+    if (label !== this._card.label) rename(this._context.universe, this._card.id, label);
+  }
+}

@@ -1,0 +1,55 @@
+"""The timeline of a set of categories, for people."""
+
+import math
+
+from speciate.page.listing import Listing
+from speciate.pipeline import Inside
+from speciate.timeline import PARTS, quantiles
+from speciate_schemas import TimelineState
+from speciate_schemas.page import BirthMark, TimelineView
+
+MOST_MARKS = 200
+LEVELS = (0.1, 0.5, 0.9)
+
+
+def copy_timeline(inside: Inside) -> tuple[TimelineState, int]:
+    """On the head's thread."""
+    return inside.chronicle.timeline.state(), inside.sequence
+
+
+def timeline_view(state: TimelineState, sequence: int, listing: Listing) -> TimelineView:
+    """All parts that have begun."""
+    # Inputs that were rejected may lie behind the last one.
+    parts = min(PARTS, -(-sequence // state.width))
+    margins = [quantiles(row, LEVELS) for row in state.margins.numpy()[:parts]]
+    known = sum(row.known for row in listing.rows.values())
+    return TimelineView(
+        width=state.width,
+        sequence=sequence,
+        events=state.events.numpy()[:parts].tolist(),
+        births=state.births.numpy()[:parts].tolist(),
+        categories=_carried(state.categories.numpy()[:parts].tolist(), known),
+        margin_low=[low for low, _, _ in margins],
+        margin_middle=[middle for _, middle, _ in margins],
+        margin_high=[high for _, _, high in margins],
+        times=[time if math.isfinite(time) else None for time in state.times.numpy()[:parts].tolist()],
+        marks=_marks(listing),
+    )
+
+
+def _carried(counts: list[int], first: int) -> list[int]:
+    """Where nothing came there are as many as before."""
+    found = []
+    for count in counts:
+        first = count if count >= 0 else first
+        found.append(first)
+    return found
+
+
+def _marks(listing: Listing) -> list[BirthMark]:
+    born = [(row.born, row) for row in listing.rows.values() if row.born is not None]
+    born.sort(key=lambda one: one[0])
+    return [
+        BirthMark(sequence=sequence, category=row.id, label=row.label, time=row.born_time)
+        for sequence, row in born[-MOST_MARKS:]
+    ]

@@ -1,0 +1,174 @@
+"""The event stream: one message a second for all who listen, and nobody who does not read is felt by anybody."""
+
+import asyncio
+import contextlib
+import socket
+import time
+
+import httpx
+import msgspec
+import pytest
+from open_pages import RunningPage, ShownPage, feature_tree, stopped_of
+from worlds import json_lines, stream
+
+from speciate.page import feed, guard, protocol
+from speciate_schemas.page import Refused, StateView, Tidings
+
+EVENTS = 120
+LISTEN = b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch):
+    """Ten messages a second, and no waiting for a turn."""
+    monkeypatch.setattr(feed, "SECONDS", 0.1)
+    monkeypatch.setattr(guard, "PACE_SECONDS", 0.0001)
+
+
+@contextlib.contextmanager
+def listening(page):
+    """Messages, as they come."""
+    with page.client.stream("GET", "/api/events") as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "text/event-stream"
+
+        def messages():
+            kind = None
+            for line in answer.iter_lines():
+                name, _, value = line.partition(": ")
+                if name == "event":
+                    kind = value
+                elif name == "data":
+                    assert kind == "tidings"
+                    yield msgspec.json.decode(value, type=Tidings, strict=True)
+
+        yield messages()
+
+
+def test_whoever_comes_late_is_told_what_was_born_and_then_what_is_new(tmp_path):
+    with RunningPage(feature_tree(tmp_path, EVENTS)) as live:
+        before = live.answered(EVENTS)
+        with listening(live) as messages:
+            greeting = next(messages)
+            assert greeting.state.answered == EVENTS
+            assert len(greeting.births) == before["births"]
+            assert [type(one.control).__name__ for one in greeting.controls] == ["RenameCategory", "MergeCategories"]
+            assert (greeting.assignments, greeting.skipped) == ([], 0)
+            with (tmp_path / "in.jsonl").open("ab") as file:
+                file.write(json_lines([*stream(60, seed=5, start=1000), b"{"]))
+            found, born = [], 0
+            while not found or found[-1].state.answered < EVENTS + 61:
+                found.append(next(messages))
+            while sum(_told(one) + one.skipped for one in found) < 61:
+                found.append(next(messages))
+            born = sum(len(one.births) for one in found)
+            assert sum(_told(one) + one.skipped for one in found) == 61
+            assert sum(len(one.rejections) for one in found) == 1
+            assert found[-1].state.births == before["births"] + born
+            assert all(len(one.assignments) <= 20 for one in found)
+
+
+def _told(one):
+    return len(one.births) + len(one.controls) + len(one.rejections) + len(one.assignments)
+
+
+def test_a_state_that_does_not_change_is_told_all_the_same(tmp_path):
+    tree = feature_tree(tmp_path, 50)
+    with RunningPage(tree) as live:
+        live.answered(50)
+    with ShownPage(stopped_of(tree)) as shown, listening(shown) as messages:
+        first, second = next(messages), next(messages)
+        assert not first.state.running
+        assert second.state.time > first.state.time
+        assert (second.births, second.skipped) == ([], 0)
+
+
+def test_one_listener_too_many_is_refused_and_told_when_to_come_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(feed, "MOST_STREAMS", 2)
+    with RunningPage(feature_tree(tmp_path, 50)) as live, listening(live) as one, listening(live) as two:
+        assert next(one).state.title == next(two).state.title == "a test"
+        answer = live.client.get("/api/events")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
+        assert "2 listen" in msgspec.json.decode(answer.content, type=Refused).error
+        assert live.refused("streams") == 1
+        assert live.client.head("/api/events").status_code == 200
+
+
+def test_a_place_is_free_again_when_a_listener_leaves(tmp_path, monkeypatch):
+    monkeypatch.setattr(feed, "MOST_STREAMS", 1)
+    with RunningPage(feature_tree(tmp_path, 50)) as live:
+        for _ in range(3):
+            with listening(live) as messages:
+                next(messages)
+            live.client.close()
+            live.client = httpx.Client(base_url=live.url, trust_env=False)
+            live.until(lambda: live.client.head("/api/events").status_code == 200)
+            time.sleep(0.3)
+        assert live.refused("streams") == 0
+
+
+def test_listeners_outlast_the_deadline_of_a_request_and_any_crowd(tmp_path, monkeypatch):
+    monkeypatch.setattr(protocol, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(protocol, "MOST_CONNECTIONS", 4)
+    with RunningPage(feature_tree(tmp_path, 50)) as live, listening(live) as messages:
+        address = ("127.0.0.1", httpx.URL(live.url).port)
+        crowd = [socket.create_connection(address) for _ in range(20)]
+        began = time.monotonic()
+        while time.monotonic() - began < 1.0:
+            assert next(messages).state.running
+        for one in crowd:
+            one.close()
+        assert live.refused("crowded") > 0
+
+
+def test_a_thousand_who_never_read_are_given_up_and_felt_by_nobody(tmp_path, monkeypatch):
+    monkeypatch.setattr(feed, "SECONDS", 0.02)
+    monkeypatch.setattr(protocol, "STREAM_BYTES", 8 << 10)
+    with RunningPage(feature_tree(tmp_path, 50)) as live:
+        live.answered(50)
+        with listening(live) as messages:
+            next(messages)
+            holding = asyncio.run(_held(httpx.URL(live.url).port, 1000))
+            try:
+                assert live.refused("streams") + live.refused("crowded") >= 1000 - feed.MOST_STREAMS - 20
+                live.until(lambda: next(messages).state.running and live.refused("slow") >= feed.MOST_STREAMS - 20)
+                state = live.client.get("/api/state")
+                assert msgspec.json.decode(state.content, type=StateView).unready == []
+                with (tmp_path / "in.jsonl").open("ab") as file:
+                    file.write(json_lines(stream(30, seed=5, start=1000)))
+                live.until(lambda: next(messages).state.answered == 80)
+            finally:
+                for one in holding:
+                    one.close()
+
+
+async def _held(port, count):
+    """So many who ask for the stream and never read."""
+    holding = []
+    for _ in range(count):
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        one.connect(("127.0.0.1", port))
+        one.setblocking(False)
+        with contextlib.suppress(OSError):
+            one.send(LISTEN)
+        holding.append(one)
+        await asyncio.sleep(0.001)
+    return holding
+
+
+def test_a_run_ends_at_once_whoever_listens(tmp_path):
+    live = RunningPage(feature_tree(tmp_path, 50))
+    with live:
+        streams = [socket.create_connection(("127.0.0.1", httpx.URL(live.url).port)) for _ in range(5)]
+        for one in streams:
+            one.sendall(LISTEN)
+            one.settimeout(10)
+            assert b"200 OK" in one.recv(4096)
+        began = time.monotonic()
+    assert time.monotonic() - began < 3.0
+    for one in streams:
+        with contextlib.suppress(ConnectionError):
+            while one.recv(65536):
+                pass
+        one.close()

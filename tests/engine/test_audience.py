@@ -1,0 +1,63 @@
+"""The audience: nothing that was answered goes uncounted, and what is kept is bounded."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from speciate.audience import MOST_NEWS, MOST_OTHERS, Audience
+from speciate.task import Outcome
+from speciate_schemas import Assignment, ControlApplied, DeadLetter, Rejection, UndoLast
+
+
+def outcome(kind, sequence):
+    named = {"id": str(sequence), "stream": "", "sequence": sequence}
+    failed = {"stage": "head", "error": "FeatureError", "message": "bad"}
+    if kind == "rejection":
+        letter = DeadLetter(**named, **failed, origin="", original=memoryview(b"x"))
+        return Outcome(Rejection(**named, **failed, dead_letter=""), letter)
+    if kind == "control":
+        return Outcome(ControlApplied(**named, control=UndoLast(id="u"), head_version=0))
+    if kind == "forwarded":
+        return Outcome(DeadLetter(**named, **failed, origin="", original=memoryview(b"x")))
+    decided = {"log_evidence": 0.0, "margin": None, "probability": 1.0, "drift": None, "head_version": 0}
+    return Outcome(Assignment(**named, category=0, label=None, birth=kind == "birth", **decided))
+
+
+kinds = st.lists(
+    st.sampled_from(["birth", "control", "rejection", "assignment", "assignment", "forwarded"]), max_size=60
+)
+
+
+@given(st.lists(st.tuples(kinds, st.booleans()), max_size=12))
+def test_every_answer_is_told_or_counted_and_the_newest_are_told(batches):
+    audience, sequence, since = Audience(), 0, []
+    for batch, taken in [*batches, ([], True)]:
+        outcomes = [outcome(kind, sequence + place) for place, kind in enumerate(batch)]
+        sequence += len(batch)
+        audience.note(outcomes)
+        since += zip(batch, outcomes, strict=True)
+        if not taken:
+            continue
+        news = audience.take()
+        told = {"birth": news.births, "control": news.controls, "rejection": news.rejections}
+        for kind, found in told.items():
+            most = MOST_OTHERS if kind == "rejection" else MOST_NEWS
+            assert found == [one.answer for other, one in since if other == kind][-most:]
+        assert len(news.assignments) <= MOST_OTHERS
+        numbers = [one.sequence for one in news.assignments]
+        assert numbers == sorted(numbers)
+        if since and since[-1][0] == "assignment":
+            assert news.assignments[-1] == since[-1][1].answer
+        assert sum(map(len, news[:-1])) + news.skipped == len(since)
+        since = []
+    assert audience.answered == sequence
+
+
+def test_nobody_who_takes_is_no_burden():
+    audience = Audience()
+    for start in range(0, 3000, 100):
+        audience.note([outcome(("birth", "control", "rejection", "assignment")[n % 4], start + n) for n in range(100)])
+    news = audience.take()
+    assert list(map(len, news[:-1])) == [MOST_NEWS, MOST_NEWS, MOST_OTHERS, MOST_OTHERS]
+    assert news.births[-1].sequence == 2996
+    assert audience.controls == 750
+    assert not any(map(len, audience.take()[:-1]))
