@@ -7,6 +7,8 @@ import pytest
 
 from fresh import NOT_COPIED, REPOSITORY, FreshEnvironment, make_environment
 
+pytest_plugins = ["browser"]
+
 
 @pytest.fixture(scope="session")
 def fresh_environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:

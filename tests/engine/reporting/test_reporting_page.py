@@ -2,9 +2,8 @@
 
 import random
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from made import a_comparison, a_run, with_info, with_metrics
 from test_reporting_ellipses import a_category
 
+from browser import pages
 from speciate.errors import ConfigError
 from speciate.reporting.findings import findings
 from speciate.reporting.measures import SHOWN
@@ -21,7 +21,6 @@ from speciate.reporting.tables import aggregate
 from speciate_schemas.replay import Shares
 
 HOSTILE = "<script>document.title='broken'</script>\"'&"
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars"]
 VOID = {"meta", "br", "path", "use", "rect"}
 
 
@@ -84,31 +83,19 @@ def page(text):
 
 
 @pytest.fixture(scope="module")
-def browse(tmp_path_factory):
-    """Opens a page in Chromium, after a script of the test's own if there is one: its DOM when all has run."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("there is no chromium to open the page with")
-    folder = tmp_path_factory.mktemp("chromium")
-
-    def open_page(text, extra="", *flags):
-        # The policy lets no strange script in, so for this it has to go.
-        if extra:
-            text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
-            text = text.replace("</body>", f'<script type="module">{extra}</script></body>')
-        path = folder / "page.html"
-        path.write_text(text, "utf-8")
-        command = [chromium, *FLAGS, f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", *flags]
-        done = subprocess.run([*command, path.as_uri()], capture_output=True, text=True, timeout=60, check=False)
-        assert "CONSOLE" not in done.stderr, done.stderr
-        return Page(done.stdout)
-
-    return open_page
+def address(text, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "page.html"
+    path.write_text(text, "utf-8")
+    return path.as_uri()
 
 
 @pytest.fixture(scope="module")
-def opened(browse, text):
-    return browse(text, "", "--dump-dom")
+def opened(browser, address):
+    """The page as a browser has it when all has run."""
+    with pages(browser, []) as open_page:
+        shown = open_page()
+        shown.goto(address)
+        return Page(shown.content())
 
 
 def cell_of(page, row, key):
@@ -139,8 +126,8 @@ def test_values_read_off_the_browsers_page_are_those_of_the_runs(opened, runs):
     assert cell_of(opened, pets["odd"], "novel")["text"] == "–"
 
 
-def test_only_the_chosen_setting_is_shown_and_another_can_be_chosen(opened, browse, text):
-    def shown(page):
+def test_only_the_chosen_setting_is_shown_and_another_can_be_chosen(opened, new_page, address):
+    def visible(page):
         panels = page.all("div", class_="panel")
         return {
             (one["attrs"].get("data-benchmark"), one["attrs"].get("data-order"))
@@ -148,20 +135,17 @@ def test_only_the_chosen_setting_is_shown_and_another_can_be_chosen(opened, brow
             if "hidden" not in one["attrs"]
         }
 
-    assert shown(opened) == {("cub", "random"), ("cub", None), (None, "random")}
-    choose = """
-        for (const [name, value] of [["benchmark", "pets"], ["order", "bursty"]]) {
-          const select = document.getElementById(`pick-${name}`);
-          select.value = value;
-          select.dispatchEvent(new Event("change"));
-        }
-        const table = [...document.querySelectorAll("#summary .panel:not([hidden]) table")][0];
-        const heading = [...table.querySelectorAll("th button")].find((one) => one.textContent === "Memory");
-        heading.click(); heading.click();
-        document.getElementById("theme").click();
-    """
-    changed = browse(text, choose, "--dump-dom")
-    assert shown(changed) == {("pets", "bursty"), ("pets", None), (None, "bursty")}
+    assert visible(opened) == {("cub", "random"), ("cub", None), (None, "random")}
+    shown = new_page()
+    shown.goto(address)
+    shown.select_option("#pick-benchmark", "pets")
+    shown.select_option("#pick-order", "bursty")
+    heading = shown.locator("#summary .panel:not([hidden]) th button", has_text="Memory").first
+    heading.click()
+    heading.click()
+    shown.click("#theme")
+    changed = Page(shown.content())
+    assert visible(changed) == {("pets", "bursty"), ("pets", None), (None, "bursty")}
     cells = changed.all("td", data_metric="head_bytes", data_benchmark="pets", data_order="bursty")
     sizes = [float(one["attrs"]["data-value"]) for one in cells]
     assert sizes == sorted(sizes)
@@ -169,18 +153,14 @@ def test_only_the_chosen_setting_is_shown_and_another_can_be_chosen(opened, brow
     assert changed.all("html")[0]["attrs"]["data-theme"] == "dark"
 
 
-def test_a_screen_is_painted_light_and_dark(browse, text, tmp_path):
+@pytest.mark.parametrize(("scheme", "darkest", "brightest"), [("dark", 0, 40), ("light", 230, 255)])
+def test_a_screen_is_painted_light_and_dark(new_page, address, scheme, darkest, brightest):
     image = pytest.importorskip("PIL.Image")
-    grounds = {}
-    for scheme, setting in (("dark", 0), ("light", 1)):
-        path = tmp_path / f"{scheme}.png"
-        chosen = f"--blink-settings=preferredColorScheme={setting}"
-        browse(text, "", f"--screenshot={path}", "--window-size=800,900", chosen)
-        with image.open(path) as screen:
-            grounds[scheme] = screen.convert("L").getpixel((3, 3))
-            assert len(screen.convert("RGB").getcolors(1 << 24)) > 50
-    assert grounds["dark"] < 40
-    assert grounds["light"] > 230
+    shown = new_page(size=(800, 900), scheme=scheme)
+    shown.goto(address)
+    with image.open(BytesIO(shown.screenshot())) as screen:
+        assert darkest <= screen.convert("L").getpixel((3, 3)) <= brightest
+        assert len(screen.convert("RGB").getcolors(1 << 24)) > 50
 
 
 def test_a_hostile_title_is_text_everywhere(opened, text):
@@ -209,10 +189,12 @@ def test_the_policy_allows_one_style_and_one_script_by_their_hashes(page):
         assert re.fullmatch(r"'sha256-[\w+/]{43}='", policy[directive])
 
 
-def test_what_is_not_its_own_would_be_blocked_with_a_word_on_the_console(browse, text):
-    strange = text.replace("</body>", '<img src="nothing.png"><b style="color:red">x</b></body>')
-    with pytest.raises(AssertionError, match="CONSOLE"):
-        browse(strange, "", "--dump-dom")
+def test_what_is_not_its_own_would_be_blocked_with_a_word_on_the_console(new_page, troubles, text, tmp_path):
+    path = tmp_path / "strange.html"
+    path.write_text(text.replace("</body>", '<img src="nothing.png"><b style="color:red">x</b></body>'), "utf-8")
+    new_page().goto(path.as_uri())
+    assert sum("Content Security Policy" in one for one in troubles) == 2
+    troubles.clear()
 
 
 def test_every_section_and_figure_is_there(page, text):
