@@ -156,22 +156,17 @@ starts, loads the encoder, restores, folds again what was answered before, stops
 A broker that falls silent is noticed when an operation on it fails or, where nothing is going on, within the source's
 `stuck_ms`; until then `/ready` holds.
 
-## Who may ask
+They come from the server of the live page; [page.md](page.md) tells who may ask, and what is refused.
+[examples/grafana](../examples/grafana) has a dashboard ready to import.
 
-- Only this machine may, unless another address is given. That needs a token in `SPECIATE_PAGE_TOKEN`, which every
-  request must then bring along as `Authorization: Bearer TOKEN`. There is no TLS: put a proxy with it in front where
-  others could listen.
-- A request must name the host it is for: `localhost`, the address given, or, where all addresses are listened at, any
-  address. So no web page can ask by way of a name of its own that points here.
-- Only GET and HEAD are answered. Requests have no body, headers of 16 KiB at most, and 10 s from the first byte to the
-  taking of the answer. There are 64 connections at most, of which one too many costs the oldest its place, and 200
-  requests a second, beyond which they wait.
-- What is refused is counted by `speciate_page_refusals_total`, and logged once a kind.
+## Traces
 
-The server has a thread and an event loop of its own. Whoever asks, the pipeline hears each question twice a second at
-most.
-
-[examples/grafana](../examples/grafana) has a dashboard ready to import."""
+With the extra `traces`, and `OTEL_EXPORTER_OTLP_ENDPOINT` (or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`) set to where a
+collector takes OTLP over HTTP, `speciate run` sends spans: `speciate.encoder`, `speciate.head` and `speciate.sink` for
+each batch, with its number of `events`; `speciate.commit` and `speciate.snapshot` within them, with the `sequence` they
+stand for; and `speciate.restore` for each task that is taken up. OpenTelemetry's other variables, such as
+`OTEL_SERVICE_NAME` and those of its batches and headers, hold. A program hands a tracer provider of its own to
+`speciate.tracing.use`."""
 
 
 def pages() -> dict[str, str]:

@@ -52,6 +52,50 @@ last_changes = st.builds(
     before=st.lists(categories, max_size=2),
     since=st.lists(arrays, max_size=2),
 )
+exemplars = st.builds(
+    schemas.Exemplar,
+    sequence=counts,
+    id=words,
+    stream=words,
+    time=st.none() | numbers,
+    features=arrays,
+    thumbnail=st.none() | st.binary(max_size=8),
+)
+traces = st.builds(
+    schemas.TraceState,
+    id=counts,
+    born=st.none() | counts,
+    born_time=st.none() | numbers,
+    seen=counts,
+    last_sequence=st.none() | counts,
+    last_time=st.none() | numbers,
+    activity=st.lists(st.tuples(counts, counts), max_size=2),
+    exemplars=st.lists(exemplars, max_size=2),
+    trail_sequences=st.lists(counts, max_size=2),
+    trail=st.lists(arrays, max_size=2),
+)
+timelines = st.builds(
+    schemas.TimelineState,
+    width=st.integers(1, 2**40),
+    events=arrays,
+    births=arrays,
+    categories=arrays,
+    margins=arrays,
+    times=arrays,
+)
+changed_traces = st.builds(
+    schemas.ChangedTraces,
+    before=st.lists(traces, max_size=2),
+    sequence=counts,
+    since=st.lists(st.tuples(counts, st.none() | numbers), max_size=2),
+)
+chronicles = st.builds(
+    schemas.ChronicleState,
+    capacity=counts,
+    timeline=timelines,
+    traces=st.lists(traces, max_size=2),
+    changed=st.none() | changed_traces,
+)
 recents = st.builds(
     schemas.RecentState, streams=st.lists(words, max_size=3), ids=st.lists(words, max_size=3), sequences=arrays
 )
@@ -106,6 +150,14 @@ commit_options = st.builds(
     interval_ms=st.floats(0, 1e6),
     snapshot_events=st.integers(1, 10**9),
     snapshots_kept=st.integers(2, 100),
+)
+album_options = st.builds(
+    schemas.AlbumOptions,
+    exemplars=st.integers(0, 1024),
+    pictures=st.integers(0, 64),
+    pixels=st.integers(16, 512),
+    bytes=st.integers(1, 10**12),
+    seed=st.integers(0, 2**32),
 )
 model_options = st.builds(schemas.ModelOptions, path=names)
 
@@ -339,7 +391,13 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
         head=heads,
         recent=recents,
         streams=st.dictionaries(words, heads, max_size=2),
+        chronicles=st.dictionaries(words, chronicles, max_size=1),
     ),
+    schemas.Exemplar: exemplars,
+    schemas.TraceState: traces,
+    schemas.TimelineState: timelines,
+    schemas.ChangedTraces: changed_traces,
+    schemas.ChronicleState: chronicles,
     schemas.Commit: commits,
     schemas.SnapshotManifest: st.builds(
         schemas.SnapshotManifest,
@@ -351,6 +409,7 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
     ),
     schemas.RunOptions: run_options,
     schemas.CommitOptions: commit_options,
+    schemas.AlbumOptions: album_options,
     schemas.ModelOptions: model_options,
     schemas.PipelineConfig: st.builds(
         schemas.PipelineConfig,
@@ -365,6 +424,7 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
         model=st.none() | model_options,
         run=run_options,
         commit=commit_options,
+        album=album_options,
     ),
     schemas.FitConfig: st.builds(
         schemas.FitConfig,

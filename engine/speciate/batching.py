@@ -17,6 +17,7 @@ from speciate.metrics import SIZES
 from speciate.stages import Encoder, Record
 from speciate.threads import in_thread
 from speciate.timing import StageTimes
+from speciate.tracing import span
 from speciate_schemas import RunOptions
 
 Waiting = tuple[Record, asyncio.Future[float] | None]
@@ -96,7 +97,8 @@ class EncoderStage:
             if not records:
                 break
             self._sizes.observe(len(records))
-            self.encoding.busy += await in_thread(self._thread, encode_prepared, records, self._encoder)
+            with span("encoder", events=len(records)):
+                self.encoding.busy += await in_thread(self._thread, encode_prepared, records, self._encoder)
             with self.encoding.measure("backpressured"):
                 await self._ready.put(records)
         self._ready.close()

@@ -11,6 +11,7 @@ from speciate.logs import get_logger
 from speciate.stages import Sink, StateStore, is_transactional
 from speciate.task import Outcome
 from speciate.threads import in_thread
+from speciate.tracing import span
 from speciate_schemas import Commit, Position, Tally, TaskState
 
 CLOSING_SECONDS = 2.0
@@ -75,8 +76,9 @@ class Committer:
 
     async def _tracked(self, point: CommitPoint, *, snapshot_first: bool) -> None:
         """A commit once begun is finished, even if the run ends meanwhile: the store stays locked until then."""
-        self._committing = asyncio.create_task(self._commit(point, snapshot_first=snapshot_first))
-        await asyncio.shield(self._committing)
+        with span("commit", sequence=point.sequence):
+            self._committing = asyncio.create_task(self._commit(point, snapshot_first=snapshot_first))
+            await asyncio.shield(self._committing)
 
     async def _commit(self, point: CommitPoint, *, snapshot_first: bool) -> None:
         began = time.perf_counter()
@@ -123,9 +125,10 @@ class Committer:
     def _save(self, commit: Commit, state: TaskState) -> None:
         assert self._store is not None  # noqa: S101  # whoever has a state has a store for it
         began = time.perf_counter()
-        sealed = self._seal(commit, state)
-        self._store.save_snapshot(commit.sequence, sealed)
-        snapshot.prune(self._store, self._kept)
+        with span("snapshot", sequence=commit.sequence):
+            sealed = self._seal(commit, state)
+            self._store.save_snapshot(commit.sequence, sealed)
+            snapshot.prune(self._store, self._kept)
         self._instruments.snapshots.observe(time.perf_counter() - began)
         self._instruments.saved(len(sealed))
 

@@ -20,7 +20,16 @@ from speciate.hooks import Provider
 from speciate.logs import get_logger
 from speciate.plugins import Plugins
 from speciate.stages import Seat
-from speciate_schemas import CommitOptions, ModelOptions, PipelineConfig, RunOptions, Strict, decode, encode
+from speciate_schemas import (
+    AlbumOptions,
+    CommitOptions,
+    ModelOptions,
+    PipelineConfig,
+    RunOptions,
+    Strict,
+    decode,
+    encode,
+)
 
 log = get_logger(__name__)
 
@@ -38,7 +47,12 @@ SECTION_STAGES = {
 }
 """Which stage a plugin named in a section must belong to."""
 
-OWN_SECTIONS: dict[str, type[Strict]] = {"model": ModelOptions, "run": RunOptions, "commit": CommitOptions}
+OWN_SECTIONS: dict[str, type[Strict]] = {
+    "model": ModelOptions,
+    "run": RunOptions,
+    "commit": CommitOptions,
+    "album": AlbumOptions,
+}
 """The sections that name no plugin."""
 
 FOLD_SECTIONS = ("support", "encoder", "density", "policy")

@@ -6,7 +6,7 @@ the ones before it wait, so memory stays flat. Order is kept from end to end.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -14,19 +14,20 @@ import msgspec
 import numpy as np
 
 from speciate.admission import limit_size
+from speciate.audience import Audience
 from speciate.batching import EncoderStage
 from speciate.cadence import Cadence
 from speciate.channel import Channel, Overflow
 from speciate.commit import CommitPoint, Committer
-from speciate.errors import StateMismatchError
+from speciate.errors import StateMismatchError, UnknownCategoryError
 from speciate.instruments import TaskInstruments
-from speciate.pacing import Pacer
 from speciate.parts import Parts
 from speciate.restore import Start
 from speciate.stages import Record
 from speciate.task import Outcome, Task
 from speciate.threads import P, T, in_thread
 from speciate.timing import LatencyHistogram, StageTimes
+from speciate.tracing import span
 from speciate_schemas import PipelineConfig, Tally
 
 EMISSIONS_WAITING = 2
@@ -52,7 +53,10 @@ class Flow:
         start: Start,
         committer: Committer,
         instruments: TaskInstruments,
+        *,
+        audience: Audience | None = None,
     ) -> None:
+        self._audience = audience
         self._run = config.run
         self._parts = parts
         self.start = start
@@ -66,7 +70,6 @@ class Flow:
             snapshot=start.snapshot_sequence,
             always_snapshot=not parts.source.replayable,
         )
-        self._pacer = Pacer(config.run.pace)
         self._arrived = self._channel(config.run.overflow)
         self._ready = self._arrived if parts.encoder is None else self._channel("block")
         self._encoder = parts.encoder and EncoderStage(
@@ -104,7 +107,20 @@ class Flow:
         """Read no more; what was read is still decided, committed and saved."""
         self._parts.source.stop()
         self._stopping = True
-        self._pacer.hurry()
+
+    async def ask(self, function: Callable[[Task], T]) -> T:
+        """Look at the task between two batches; quickly, for the stream waits meanwhile.
+
+        Raises:
+            UnknownCategoryError: if there are no categories, or none any more.
+        """
+        if not isinstance(self.task, Task):
+            raise UnknownCategoryError("this pipeline hands events on: it has no categories")
+        try:
+            answer = in_thread(self._head_thread, function, self.task)
+        except RuntimeError as error:  # its thread is shut down
+            raise UnknownCategoryError("the task has ended here: ask again, or look at its state") from error
+        return await answer
 
     async def run(self) -> None:
         """Run the stages until the source ends or the first of them fails."""
@@ -143,13 +159,11 @@ class Flow:
                 if record.answer is None:
                     limit_size(record, self._run.max_event_bytes)
             self._last_read = (records[-1].sequence + 1, records[-1].position)
-            async for due in self._paced(records):
-                # Not before: time that a recording is held back for its pace is no latency.
-                now = time.perf_counter()
-                for record in due:
-                    record.received = now
-                with times.measure("backpressured"):
-                    await self._arrived.put(due)
+            now = time.perf_counter()
+            for record in records:
+                record.received = now
+            with times.measure("backpressured"):
+                await self._arrived.put(records)
         self._arrived.close()
 
     async def _read_measured(self) -> Sequence[Record]:
@@ -162,10 +176,6 @@ class Flow:
         times.busy += max(0.0, time.perf_counter() - start - idle)
         return records
 
-    def _paced(self, records: Sequence[Record]) -> AsyncIterator[Sequence[Record]]:
-        """What was answered before a restart is not replayed in time again."""
-        return self._pacer.release(records, unpaced_before=self.start.replay.until)
-
     async def _decide(self) -> None:
         """Queue → head → outcomes, with a commit point wherever one is due."""
         times = self.times["head"]
@@ -175,7 +185,7 @@ class Flow:
                 records = await self._ready.get(self._run.batch_events, linger=self._linger, patience=left)
             if not records and self._ready.drained:
                 break
-            with times.measure("busy"):
+            with times.measure("busy"), span("head", events=len(records)):
                 emission = await self._fold(records)
             with times.measure("backpressured"):
                 await self._emissions.put(emission)
@@ -253,7 +263,7 @@ class Flow:
                 emission = await self._emissions.get()
             if emission is None:
                 break
-            with times.measure("busy"):
+            with times.measure("busy"), span("sink", events=len(emission.outcomes)):
                 await self._write(emission)
         await self._committer.settle()
 
@@ -264,6 +274,8 @@ class Flow:
             self.latency.add(latencies)
             self._instruments.latency.observe_many(latencies)
             self.answered += len(emission.outcomes)
+            if self._audience is not None:
+                self._audience.note(emission.outcomes)
         self._instruments.answered(emission.before, emission.after, emission.outcomes)
         if emission.point is not None:
             await self._committer.commit(emission.point)

@@ -22,10 +22,21 @@ from speciate.errors import (
 )
 from speciate.plugins import Plugins, installed
 from speciate.sealed import load_sealed, save_sealed
-from speciate.stages import BIRTH, Choice, Density, DensityState, Matrix, Policy, Vector, is_mergeable
+from speciate.stages import (
+    BIRTH,
+    Choice,
+    Density,
+    DensityState,
+    Extent,
+    Matrix,
+    Policy,
+    Vector,
+    is_drawable,
+    is_mergeable,
+)
 from speciate.suggesting import densities_that_tell
 from speciate.support import check_support
-from speciate.undoing import MOST_SINCE, Memory, learn_again, relabels_of
+from speciate.undoing import MOST_SINCE, Memory, Undone, learn_again, relabels_of
 from speciate_schemas import CategoryState, HeadState, LastChange, Relabel
 
 NEGLIGIBLE_NATS = 50.0
@@ -49,8 +60,7 @@ class Decision(NamedTuple):
     """How far the category's mean moved, in the density's own measure; None for a birth."""
 
 
-@dataclass(frozen=True)
-class Category:
+class Category(msgspec.Struct, frozen=True, gc=False):
     """One category as the outside sees it."""
 
     id: int
@@ -150,7 +160,7 @@ class Head:
             row, column = np.argwhere(~np.isfinite(batch))[0]
             raise FeatureError(f"event {row} has {batch[row, column]} at feature {column}: clean or drop it")
         decisions: list[Decision] = []
-        for decision in self._decide(batch):
+        for decision in self.deciding(batch):
             if isinstance(decision, FeatureError):
                 raise FeatureError(f"event {len(decisions)}: {decision}; those before it are learnt") from decision
             decisions.append(decision)
@@ -162,9 +172,10 @@ class Head:
         All events are screened at once; while walking them, the categories that could matter are scored exactly, as
         they are by then. So the decisions, and every figure with them, are those of one at a time.
         """
-        return list(self._decide(batch))
+        return list(self.deciding(batch))
 
-    def _decide(self, batch: Matrix) -> Iterator[Decision | FeatureError]:
+    def deciding(self, batch: Matrix) -> Iterator[Decision | FeatureError]:
+        """As `decide`, one after another: when a decision comes, the head has learnt just so far."""
         # Row by row in memory: sums over an event then have the same bits alone and among others.
         batch = np.ascontiguousarray(batch)
         for start in range(0, len(batch), SCREENED):
@@ -263,21 +274,26 @@ class Head:
 
         What a merged category has learnt since then goes to the likelier of the two it was made of.
         """
+        return self.take_back().relabels
+
+    def take_back(self) -> Undone:
+        """As `undo`, and where each event went that a merged category had learnt."""
         last = self._memory.take()
         if last is None:
             raise UnknownCategoryError(
                 "there is nothing to undo: nothing was renamed, merged or forgotten, or it is undone already, or the "
                 f"merged category has learnt from more than {MOST_SINCE} events since"
             )
+        shares: list[int] = []
         if last.kind == "rename":
             self._entries[self._place(last.before[0].id)].label = last.before[0].label
         else:
-            self._bring_back(last)
+            shares = self._bring_back(last)
         self.version += 1
-        return relabels_of(last)
+        return Undone(relabels_of(last), shares)
 
-    def _bring_back(self, last: LastChange) -> None:
-        """Have categories again as they were, each at the place of its number."""
+    def _bring_back(self, last: LastChange) -> list[int]:
+        """Have categories again as they were, each at the place of its number; where the events since then went."""
         state = self._density.export_state()
         entries = {entry.id: entry for entry in self._entries}
         arrays = dict(zip(entries, state.categories, strict=True))
@@ -286,9 +302,10 @@ class Head:
             arrays[one.id] = one.arrays
         self._density.import_state(DensityState(state.shared, [arrays[number] for number in sorted(arrays)]))
         self._entries = [entries[number] for number in sorted(entries)]
-        if last.kind == "merge":
-            kept, gone = (self._place(one.id) for one in last.before)
-            learn_again(self._density, (kept, gone), last.since)
+        if last.kind != "merge":
+            return []
+        kept, gone = (self._place(one.id) for one in last.before)
+        return learn_again(self._density, (kept, gone), last.since)
 
     def _category_states(self, *places: int) -> list[CategoryState]:
         """Some categories as the state has them."""
@@ -313,6 +330,43 @@ class Head:
         pairs = density.neighbours(neighbours, None if category is None else [self._place(category)])
         gains = density.merge_gain(pairs).tolist()
         return [(self._entries[i].id, self._entries[j].id, gain) for (i, j), gain in zip(pairs, gains, strict=True)]
+
+    @property
+    def suggests(self) -> bool:
+        """Whether `merge_gains` can tell what a merge is worth."""
+        return is_mergeable(self._density)
+
+    @property
+    def is_drawable(self) -> bool:
+        """Whether the categories have a place and an extent."""
+        return is_drawable(self._density)
+
+    def centre(self, category: int) -> Vector | None:
+        """Where a category lies, in the coordinates of the features; None if it has no place. Looks only."""
+        density = self._density
+        return density.centre(self._place(category)) if is_drawable(density) else None
+
+    def spread(self, category: int) -> float | None:
+        """How wide a category is, in the density's own measure; None if that has none. Looks only."""
+        density = self._density
+        return density.spread(self._place(category)) if is_drawable(density) else None
+
+    def extent(self, category: int | None, axes: Matrix) -> Extent | None:
+        """Where a category, or None for one not born yet, expects its next event, along some axes. Looks only."""
+        density = self._density
+        if not is_drawable(density):
+            return None
+        return density.extent_of_birth(axes) if category is None else density.extent(self._place(category), axes)
+
+    def nearest(self, category: int, most: int) -> list[tuple[int, float]]:
+        """Other categories by the log density of this one's centre under them, nearest first. Looks only."""
+        centre = self.centre(category)
+        if centre is None:
+            return []
+        row = self._density.screen(self._density.embed(np.ascontiguousarray(centre[np.newaxis]))).row(0)
+        row[self._place(category)] = -np.inf
+        order = np.argsort(-row, kind="stable")[: min(most, self.size - 1)]
+        return [(self._entries[place].id, float(row[place])) for place in order.tolist()]
 
     def verify(self) -> dict[int, float]:
         """What rounding shows to have done to each category's log scores, in nats, by its number.

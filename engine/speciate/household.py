@@ -3,8 +3,11 @@
 import asyncio
 import time
 
+from speciate.audience import Audience
+from speciate.chronicle import Album
 from speciate.config import Resolved
-from speciate.encoding import OneAtATime
+from speciate.encoding import OneAtATime, picturer
+from speciate.exemplars import Pictures
 from speciate.head import Head
 from speciate.instruments import Instruments
 from speciate.plugins import Plugins
@@ -26,9 +29,18 @@ class Household:
             OneAtATime(resolved["encoder"].create()) if "encoder" in resolved.sections else None
         )
         self.instruments = Instruments()
+        self.audience: Audience | None = None
+        """Who is told of the answers, if there is somebody."""
         self._loaded = False
         self._fitting = asyncio.Lock()
         self._fitted: HeadState | None = None
+
+    @property
+    def _album(self) -> Album:
+        """How chronicles are kept, with pictures if the encoder can make them."""
+        options = self.resolved.config.album
+        picture = picturer(self.encoder, options.pixels)
+        return Album(options, Pictures(picture) if picture is not None else None)
 
     async def load_encoder(self) -> None:
         """Have the encoder ready, if there is one: what is wrong with it is told before anything is read."""
@@ -60,7 +72,7 @@ class Household:
         head, run = await self.fitted(), self.resolved.config.run
         per_stream = run.universe == "stream"
         universe = await in_thread(None, Universe.from_state, head, {}, per_stream=per_stream, plugins=self._plugins)
-        return Task(universe, duplicate_window=run.duplicate_window, locate=locate)
+        return Task(universe, duplicate_window=run.duplicate_window, locate=locate, album=self._album)
 
     async def restored_task(self, state: TaskState, tally: Tally, locate: Locate) -> Task:
         """A task that goes on where the state was taken."""
@@ -75,4 +87,5 @@ class Household:
             duplicate_window=run.duplicate_window,
             locate=locate,
             tally=tally,
+            album=self._album,
         )

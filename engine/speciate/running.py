@@ -12,12 +12,15 @@ from speciate.errors import ConfigError, SpeciateError
 from speciate.flow import Flow
 from speciate.household import Household
 from speciate.logs import get_logger
+from speciate.pacing import Paced
 from speciate.parts import Parts
 from speciate.restore import Start
 from speciate.stages import Seat, is_transactional
+from speciate.steering import Steered, steer
 from speciate.takeover import Ready, take_over
 from speciate.task import Task
 from speciate.threads import in_thread
+from speciate.tracing import span
 
 log = get_logger(__name__)
 
@@ -31,6 +34,11 @@ class TaskRun:
         self._fresh = fresh
         self._ready = ready
         self.parts = Parts.of(household.resolved, seat, household.encoder)
+        self._paced: Paced | None = None
+        if (pace := household.resolved.config.run.pace) != "max":
+            self.parts.source = self._paced = Paced(self.parts.source, pace)
+        # Around the pace: a control event does not wait until the next record is due.
+        steer(self.parts, household.resolved)
         self.flow: Flow | None = None
         self._doing = "starting"
         self._stopped = False
@@ -78,7 +86,13 @@ class TaskRun:
                 self._doing = "loading the encoder"
             await self._household.load_encoder()
             self._doing = "opening and restoring"
-            start = await self._start()
+            with span("restore", task=self.seat.number):
+                start = await self._start()
+            answered = start.replay.until
+            if isinstance(parts.source, Steered):
+                answered = parts.source.free_from(answered)
+            if self._paced is not None:
+                self._paced.unpaced_before = answered
             committer = Committer(
                 answers=parts.answers,
                 dead_letters=parts.dead_letters,
@@ -92,7 +106,7 @@ class TaskRun:
             if start.new:
                 state = start.task.state() if isinstance(start.task, Task) else None
                 await committer.begin(CommitPoint(0, start.commit.source, start.task.tally, state))
-            self.flow = Flow(resolved.config, parts, start, committer, instruments)
+            self.flow = Flow(resolved.config, parts, start, committer, instruments, audience=self._household.audience)
             self._tell(start, time.monotonic() - began)
             if not start.new:
                 instruments.restores.observe(time.monotonic() - began)

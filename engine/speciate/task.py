@@ -4,13 +4,14 @@ The state after the first N inputs depends on those N inputs alone: not on how t
 the process was stopped on the way.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, Self
 
 import msgspec
 
 from speciate.admission import Admission
+from speciate.chronicle import Album, Chronicle, Library
 from speciate.errors import EncodeError, EventError, ForwardedError, StateMismatchError, TooLargeError
 from speciate.head import Decision, Head
 from speciate.plugins import Plugins
@@ -20,6 +21,7 @@ from speciate.universe import Universe
 from speciate_schemas import (
     Answer,
     Assignment,
+    ChronicleState,
     Control,
     ControlApplied,
     DeadLetter,
@@ -60,6 +62,8 @@ class Task:
         sequence: int = 0,
         recent: RecentIds | None = None,
         tally: Tally | None = None,
+        album: Album | None = None,
+        chronicles: Mapping[str, ChronicleState] | None = None,
     ) -> None:
         self.universe = universe
         self.sequence = sequence
@@ -69,6 +73,7 @@ class Task:
         self._remembers = duplicate_window > 0
         self._locate = locate
         self._admission = Admission(universe.head.dimension)
+        self._library = Library(universe, album or Album(), chronicles or {})
 
     @classmethod
     def from_state(
@@ -80,6 +85,7 @@ class Task:
         duplicate_window: int,
         locate: Locate,
         tally: Tally,
+        album: Album | None = None,
     ) -> Self:
         """A task that goes on where `state` was taken."""
         return cls(
@@ -89,12 +95,24 @@ class Task:
             sequence=state.sequence,
             recent=RecentIds.from_state(duplicate_window, state.recent),
             tally=tally,
+            album=album,
+            chronicles=state.chronicles,
         )
 
     def state(self) -> TaskState:
         """Everything needed to go on exactly here."""
         head, streams = self.universe.states()
-        return TaskState(sequence=self.sequence, head=head, recent=self._recent.state(), streams=streams)
+        return TaskState(
+            sequence=self.sequence,
+            head=head,
+            recent=self._recent.state(),
+            streams=streams,
+            chronicles=self._library.states(),
+        )
+
+    def chronicle(self, stream: str) -> Chronicle:
+        """What the categories have left for people to see that the events of a stream are assigned to."""
+        return self._library.of(stream)
 
     def fold(self, records: Sequence[Record]) -> list[Outcome]:
         """Decide and learn, in order; one outcome a record."""
@@ -119,10 +137,11 @@ class Task:
                     self.universe.of(record.event.stream)
                     self._remember(record)
             elif isinstance(answer, ControlApplied) and _answers(answer, record, type(answer.control)):
-                self._reapply(answer.control)
+                self._reapply(answer.control, record.sequence)
                 self._remember(record)
             elif isinstance(answer, Assignment) and refusal is None and _answers(answer, record, Observation):
                 self.universe.of(answer.stream).learn(point, answer.category, birth=answer.birth)
+                self._note(record, answer)
                 self._remember(record)
             elif isinstance(refusal, EncodeError) and _answers(answer, record, Observation):
                 raise StateMismatchError(
@@ -148,18 +167,25 @@ class Task:
         outcomes: list[Outcome | None] = [None] * len(records)
         for head, places in parts.items():
             version = head.version
-            decisions = head.decide(batch if len(places) == len(batch) else batch[places])
+            decisions = head.deciding(batch if len(places) == len(batch) else batch[places])
             for place, decision in zip(places, decisions, strict=True):
                 if isinstance(decision, EventError):
                     letter = dead_letter(records[place], decision, "head")
                     outcomes[place] = self._reject(records[place], letter)
                 else:
                     outcomes[place] = Outcome(_assignment(records[place], decision, version))
+                    self._note(records[place], decision)
                     version += 1
         return [
             outcome or self._refuse(record, refusal)
             for outcome, record, refusal in zip(outcomes, records, refusals, strict=True)
         ]
+
+    def _note(self, record: Record, decided: Decision | Assignment) -> None:
+        """Enter an event into the chronicle, while the head is as it is right behind it."""
+        assert record.event is not None  # noqa: S101  # it was learnt
+        chronicle = self._library.of(record.event.stream)
+        chronicle.note(record, decided.category, birth=decided.birth, margin=decided.margin)
 
     def _refuse(self, record: Record, refusal: EventError | None) -> Outcome:
         assert refusal is not None  # noqa: S101  # whatever was not refused was decided
@@ -187,7 +213,7 @@ class Task:
         assert isinstance(control, Control)  # noqa: S101  # fold() groups by it
         try:
             self._recent.check(control.stream, control.id)
-            version, relabels = self._apply(control)
+            version, relabels = self._apply(control, record.sequence)
         except EventError as error:
             return self._reject(record, dead_letter(record, error, "control"))
         self._remember(record)
@@ -203,23 +229,28 @@ class Task:
             )
         )
 
-    def _apply(self, control: Control) -> tuple[int, list[Relabel]]:
+    def _apply(self, control: Control, sequence: int) -> tuple[int, list[Relabel]]:
         """Change the categories; the head's version before, and what it means for answers given before."""
         head = self.universe.existing(control.stream)
-        version = head.version
+        version, chronicle = head.version, self._library.of(control.stream)
         match control:
             case RenameCategory(category=category, label=label):
-                return version, head.rename(category, label)
+                relabels = head.rename(category, label)
+                chronicle.rename()
             case MergeCategories(keep=keep, absorb=absorb):
-                return version, head.merge(keep, absorb)
+                relabels = head.merge(keep, absorb)
+                chronicle.merge(keep, absorb, sequence)
             case ForgetCategory(category=category):
-                return version, head.forget(category)
+                relabels = head.forget(category)
+                chronicle.forget(category, sequence)
             case UndoLast():
-                return version, head.undo()
+                relabels, shares = head.take_back()
+                chronicle.undo(shares, sequence)
+        return version, relabels
 
-    def _reapply(self, control: Control) -> None:
+    def _reapply(self, control: Control, sequence: int) -> None:
         try:
-            self._apply(control)
+            self._apply(control, sequence)
         except EventError as error:
             raise StateMismatchError(f"the outputs belong to another state: {error}") from error
 

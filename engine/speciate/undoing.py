@@ -1,6 +1,7 @@
 """Undoing the last change by hand: what was there before is kept, and what was learnt since is learnt again."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,12 +50,23 @@ class Memory:
         )
 
 
-def learn_again(density: Density, places: tuple[int, int], since: Sequence[Array]) -> None:
-    """Give each event that a merged category has learnt to the likelier of the two it was made of."""
+class Undone(NamedTuple):
+    """What was taken back."""
+
+    relabels: list[Relabel]
+    """What that means for decisions made before."""
+    shares: list[int]
+    """Of a merge: which of the two, 0 the kept one, each event went to that the merged category had learnt since."""
+
+
+def learn_again(density: Density, places: tuple[int, int], since: Sequence[Array]) -> list[int]:
+    """Give each event that a merged category has learnt to the likelier of the two it was made of; which that was."""
+    shares = []
     for one in since:
         point = np.asarray(one.numpy())
-        scores = density.score(point, list(places))
-        density.absorb(places[int(np.argmax(scores))], point)
+        shares.append(int(np.argmax(density.score(point, list(places)))))
+        density.absorb(places[shares[-1]], point)
+    return shares
 
 
 def relabels_of(last: LastChange) -> list[Relabel]:

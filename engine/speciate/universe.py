@@ -21,7 +21,8 @@ class Universe:
     def __init__(self, head: Head, *, per_stream: bool = False, plugins: Plugins | None = None) -> None:
         self.head = head
         """The head of all events; with one head a stream, what every new stream begins with."""
-        self._per_stream = per_stream
+        self.per_stream = per_stream
+        """Whether each stream has a head of its own."""
         self._plugins = plugins
         self._beginning = head.state() if per_stream else None
         self._streams: dict[str, Head] = {}
@@ -59,6 +60,11 @@ class Universe:
     def heads(self) -> Sequence[Head]:
         """Every head that has decided, or could. A copy: others ask while streams are added on the head's thread."""
         return list(self._streams.values()) if self._beginning is not None else [self.head]
+
+    @property
+    def streams(self) -> list[str]:
+        """The streams that have heads of their own; where all share one, it has the empty name."""
+        return list(self._streams) if self._beginning is not None else [""]
 
     @property
     def size(self) -> int:

@@ -11,7 +11,15 @@ from speciate_schemas.benchmark import (
 )
 from speciate_schemas.bundle import BundleManifest, Card, Epoch, SealedFile, SupportCard, TrainingReport
 from speciate_schemas.codec import decode, encode
-from speciate_schemas.config import CommitOptions, FitConfig, ModelOptions, PipelineConfig, RunOptions, Strict
+from speciate_schemas.config import (
+    AlbumOptions,
+    CommitOptions,
+    FitConfig,
+    ModelOptions,
+    PipelineConfig,
+    RunOptions,
+    Strict,
+)
 from speciate_schemas.events import (
     Answer,
     Assignment,
@@ -44,7 +52,10 @@ from speciate_schemas.replay import (
 )
 from speciate_schemas.state import (
     CategoryState,
+    ChangedTraces,
+    ChronicleState,
     Commit,
+    Exemplar,
     HeadState,
     LastChange,
     Position,
@@ -53,9 +64,12 @@ from speciate_schemas.state import (
     StoredRecord,
     Tally,
     TaskState,
+    TimelineState,
+    TraceState,
 )
 
 __all__ = [
+    "AlbumOptions",
     "Answer",
     "Array",
     "Assignment",
@@ -64,6 +78,8 @@ __all__ = [
     "Card",
     "CategoryPurity",
     "CategoryState",
+    "ChangedTraces",
+    "ChronicleState",
     "Commit",
     "CommitOptions",
     "ComparisonConfig",
@@ -73,6 +89,7 @@ __all__ = [
     "DeadLetter",
     "Epoch",
     "Event",
+    "Exemplar",
     "FeatureEvent",
     "FitConfig",
     "ForgetCategory",
@@ -108,7 +125,9 @@ __all__ = [
     "Tally",
     "TaskState",
     "TemporalBin",
+    "TimelineState",
     "Timing",
+    "TraceState",
     "TrainingReport",
     "UndoLast",
     "decode",

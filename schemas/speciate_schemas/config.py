@@ -83,6 +83,27 @@ class CommitOptions(Strict, frozen=True):
     ] = 2
 
 
+class AlbumOptions(Strict, frozen=True):
+    """Section `[album]`: what is kept of each category for people to see."""
+
+    exemplars: Annotated[
+        int,
+        msgspec.Meta(
+            ge=0,
+            le=1024,
+            description="Events kept of each category, a uniform sample. More only counts for a state that is new.",
+        ),
+    ] = 32
+    pictures: Annotated[
+        int, msgspec.Meta(ge=0, le=64, description="How many of them with a picture, where images come.")
+    ] = 8
+    pixels: Annotated[int, msgspec.Meta(ge=16, le=512, description="Longer side of a picture.")] = 96
+    bytes: Annotated[
+        Count, msgspec.Meta(description="About what all of it may take; with many categories each keeps fewer events.")
+    ] = 32 * MEBI
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**32, description="Of the draw.")] = 0
+
+
 class ModelOptions(Strict, frozen=True):
     """Section `[model]`: encoder, density and policy, fitted before."""
 
@@ -120,6 +141,7 @@ class PipelineConfig(Strict, frozen=True):
     ] = None
     run: RunOptions = msgspec.field(default_factory=RunOptions)
     commit: CommitOptions = msgspec.field(default_factory=CommitOptions)
+    album: AlbumOptions = msgspec.field(default_factory=AlbumOptions)
 
 
 class FitConfig(Strict, frozen=True):

@@ -72,6 +72,72 @@ class RecentState(Stored, frozen=True, tag="recent.v1"):
     sequences: Annotated[Array, msgspec.Meta(description="Record numbers, int64.")]
 
 
+class Exemplar(Stored, frozen=True, tag="exemplar.v1"):
+    """One event of a category, kept to stand for it."""
+
+    sequence: Annotated[int, msgspec.Meta(ge=0, description="Record number.")]
+    id: str
+    stream: str
+    time: float | None
+    features: Annotated[Array, msgspec.Meta(description="The event's vector, float32.")]
+    thumbnail: Annotated[bytes | None, msgspec.Meta(description="A small JPEG, if the event was an image.")] = None
+
+
+class TraceState(Stored, frozen=True, tag="trace.v1"):
+    """What a category has left for people to see."""
+
+    id: Annotated[int, msgspec.Meta(ge=0)]
+    born: Annotated[int | None, msgspec.Meta(description="Record that founded it; null if it was known.")] = None
+    born_time: float | None = None
+    seen: Annotated[int, msgspec.Meta(ge=0, description="Events of the stream that were assigned to it.")] = 0
+    last_sequence: int | None = None
+    last_time: float | None = None
+    activity: Annotated[
+        list[tuple[int, int]],
+        msgspec.Meta(description="Parts of the timeline in which it got events, in order, and how many."),
+    ] = msgspec.field(default_factory=list)
+    exemplars: Annotated[list[Exemplar], msgspec.Meta(description="A uniform sample, in the order of their draw.")] = (
+        msgspec.field(default_factory=list)
+    )
+    trail_sequences: Annotated[list[int], msgspec.Meta(description="Records behind which its centre was noted.")] = (
+        msgspec.field(default_factory=list)
+    )
+    trail: Annotated[list[Array], msgspec.Meta(description="Its centre there, float32.")] = msgspec.field(
+        default_factory=list
+    )
+
+
+class TimelineState(Stored, frozen=True, tag="timeline.v1"):
+    """The stream in equal parts; arrays have a row a part."""
+
+    width: Annotated[int, msgspec.Meta(ge=1, description="Records in one part.")]
+    events: Array
+    births: Array
+    categories: Annotated[Array, msgspec.Meta(description="Categories at the end of the part; -1 where none came.")]
+    margins: Annotated[Array, msgspec.Meta(description="A histogram of margins, in powers of two.")]
+    times: Annotated[Array, msgspec.Meta(description="Time of the last event that has one; else not a number.")]
+
+
+class ChangedTraces(Stored, frozen=True, tag="changed-traces.v1"):
+    """What it takes to undo the last merge or forget."""
+
+    before: Annotated[list[TraceState], msgspec.Meta(description="As they were; of a merge first the one kept.")]
+    sequence: Annotated[int, msgspec.Meta(ge=0, description="Record of the control event.")]
+    since: Annotated[
+        list[tuple[int, float | None]],
+        msgspec.Meta(description="Record and time of each event that the merged category got since."),
+    ] = msgspec.field(default_factory=list)
+
+
+class ChronicleState(Stored, frozen=True, tag="chronicle.v1"):
+    """What a head's categories have left for people to see."""
+
+    capacity: Annotated[int, msgspec.Meta(ge=0, description="Exemplars kept of each category.")]
+    timeline: TimelineState
+    traces: list[TraceState]
+    changed: ChangedTraces | None = None
+
+
 class TaskState(Stored, frozen=True, tag="task.v1"):
     """The fold of one partition's first `sequence` inputs."""
 
@@ -84,6 +150,10 @@ class TaskState(Stored, frozen=True, tag="task.v1"):
             description="With a universe a stream: each stream's head, without `shared`, which is that of `head`. "
             "`head` is then what a new stream begins with."
         ),
+    ] = msgspec.field(default_factory=dict)
+    chronicles: Annotated[
+        dict[str, ChronicleState],
+        msgspec.Meta(description="By stream, with a universe a stream; else under the empty name."),
     ] = msgspec.field(default_factory=dict)
 
 
@@ -107,4 +177,18 @@ class SnapshotManifest(Stored, frozen=True, tag="snapshot.v1"):
     state_sha256: str
 
 
-StoredRecord = CategoryState | LastChange | HeadState | Tally | RecentState | TaskState | Commit | SnapshotManifest
+StoredRecord = (
+    CategoryState
+    | LastChange
+    | HeadState
+    | Tally
+    | RecentState
+    | Exemplar
+    | TraceState
+    | TimelineState
+    | ChangedTraces
+    | ChronicleState
+    | TaskState
+    | Commit
+    | SnapshotManifest
+)

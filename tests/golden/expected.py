@@ -10,9 +10,12 @@ from speciate_schemas import (
     Array,
     Assignment,
     CategoryState,
+    ChangedTraces,
+    ChronicleState,
     Commit,
     ControlApplied,
     DeadLetter,
+    Exemplar,
     FeatureEvent,
     ForgetCategory,
     HeadState,
@@ -26,6 +29,8 @@ from speciate_schemas import (
     SnapshotManifest,
     Tally,
     TaskState,
+    TimelineState,
+    TraceState,
     UndoLast,
 )
 from speciate_schemas.events import tag_of
@@ -67,6 +72,36 @@ _RECENT = RecentState(
     ids=["event-1", "event-1"],
     sequences=Array.of(np.array([41, 105], dtype=np.int64)),
 )
+
+_EXEMPLAR = Exemplar(
+    sequence=41,
+    id="event-2",
+    stream="camera-north",
+    time=1700000000.25,
+    features=Array.of(np.array([0.5, -1.25, 3.0], dtype=np.float32)),
+    thumbnail=b"\xff\xd8\xff\xd9",
+)
+_TRACE = TraceState(
+    id=7,
+    born=41,
+    born_time=1700000000.25,
+    seen=3,
+    last_sequence=105,
+    last_time=1700000003.5,
+    activity=[(20, 1), (52, 2)],
+    exemplars=[_EXEMPLAR],
+    trail_sequences=[41],
+    trail=[Array.of(np.array([0.5, -1.25, 3.0], dtype=np.float32))],
+)
+_TIMELINE = TimelineState(
+    width=2,
+    events=Array.of(np.array([2, 1])),
+    births=Array.of(np.array([1, 0])),
+    categories=Array.of(np.array([3, -1])),
+    margins=Array.of(np.array([[0, 2], [1, 0]])),
+    times=Array.of(np.array([1700000003.5, np.inf])),
+)
+_CHANGED = ChangedTraces(before=[_TRACE], sequence=103, since=[(104, 1700000003.5), (105, None)])
 
 _VALUES = (
     FeatureEvent(
@@ -127,6 +162,11 @@ _VALUES = (
     _HEAD,
     _TALLY,
     _RECENT,
+    _EXEMPLAR,
+    _TRACE,
+    _TIMELINE,
+    _CHANGED,
+    ChronicleState(capacity=32, timeline=_TIMELINE, traces=[_TRACE], changed=_CHANGED),
     TaskState(sequence=106, head=_HEAD, recent=_RECENT),
     _COMMIT,
     SnapshotManifest(

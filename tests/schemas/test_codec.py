@@ -46,6 +46,8 @@ def test_every_struct_has_a_strategy() -> None:
     bases = {Wire, Stored, Strict}
     public = {kind for kind in vars(schemas).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)}
     ours = {kind for base in bases for kind in base.__subclasses__() if kind.__module__.startswith("speciate_schemas")}
+    # What the page says is said and forgotten: nobody keeps it, and the page's tests decode each of its answers.
+    ours = {kind for kind in ours if kind.__module__ != "speciate_schemas.page"}
     assert set(STRATEGIES) == public - bases
     assert ours <= set(STRATEGIES)
 

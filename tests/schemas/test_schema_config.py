@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from speciate_schemas import CommitOptions, FitConfig, ModelOptions, PipelineConfig, RunOptions, Strict
+from speciate_schemas import AlbumOptions, CommitOptions, FitConfig, ModelOptions, PipelineConfig, RunOptions, Strict
 from strategies import STRATEGIES
 
 SECTIONS = {name: {"plugin": "x"} for name in ("source", "sink")}
@@ -22,7 +22,8 @@ def test_the_shortest_configuration_names_two_plugins() -> None:
     config = msgspec.convert(SECTIONS, PipelineConfig)
     assert config.run == RunOptions()
     assert config.commit == CommitOptions()
-    others = set(PipelineConfig.__struct_fields__) - {*SECTIONS, "run", "commit"}
+    assert config.album == AlbumOptions()
+    others = set(PipelineConfig.__struct_fields__) - {*SECTIONS, "run", "commit", "album"}
     assert all(getattr(config, name) is None for name in others)
 
 

@@ -1,0 +1,335 @@
+"""The chronicle: what the categories of a head leave for people to see. A function of the inputs, like the head.
+
+The head knows what a category is; this is what it was: who stands for it, when it was born and last seen, where its
+centre has been.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from speciate.exemplars import Kept, Pictures, Sample, priority, vector_of
+from speciate.head import Head
+from speciate.stages import Record
+from speciate.timeline import Timeline
+from speciate.undoing import MOST_SINCE
+from speciate.universe import Universe
+from speciate_schemas import (
+    AlbumOptions,
+    Array,
+    ChangedTraces,
+    ChronicleState,
+    ImageEvent,
+    Observation,
+    TraceState,
+)
+
+TRAIL = 8
+"""Places of a centre that are kept: the first, and the newest of those behind 1, 4, 16, … events."""
+NOTES = 256
+"""Events that wait to be entered into the timeline together."""
+
+
+@dataclass
+class Trace:
+    """What one category has left. The fields are those of `TraceState`."""
+
+    id: int
+    born: int | None = None
+    born_time: float | None = None
+    seen: int = 0
+    last_sequence: int | None = None
+    last_time: float | None = None
+    activity: dict[int, int] = field(default_factory=dict)
+    sample: Sample = field(default_factory=Sample)
+    trail_sequences: list[int] = field(default_factory=list)
+    trail: list[npt.NDArray[np.float32]] = field(default_factory=list)
+
+    @property
+    def exemplars(self) -> Sequence[Kept]:
+        """Those who stand for it, the first few with pictures if there are any."""
+        return self.sample.kept
+
+    def see(self, sequence: int, time: float | None, width: int) -> None:
+        """An event came."""
+        self.seen += 1
+        self.last_sequence, self.last_time = sequence, time
+        part = sequence // width
+        self.activity[part] = self.activity.get(part, 0) + 1
+
+    def widen(self) -> None:
+        """The timeline has made one part of two."""
+        halved: dict[int, int] = {}
+        for part, count in self.activity.items():
+            halved[part // 2] = halved.get(part // 2, 0) + count
+        self.activity = halved
+
+    def mark(self, sequence: int, centre: npt.NDArray[np.float64] | None) -> None:
+        """Note where its centre is."""
+        if centre is not None:
+            self.trail_sequences.append(sequence)
+            self.trail.append(vector_of(centre))
+            if len(self.trail) > TRAIL:
+                del self.trail_sequences[1], self.trail[1]
+
+    def copy(self) -> "Trace":
+        """One that goes its own way."""
+        return replace(
+            self,
+            activity=dict(self.activity),
+            sample=Sample(self.sample.kept),
+            trail_sequences=list(self.trail_sequences),
+            trail=list(self.trail),
+        )
+
+    def state(self) -> TraceState:
+        """As it is stored."""
+        return TraceState(
+            id=self.id,
+            born=self.born,
+            born_time=self.born_time,
+            seen=self.seen,
+            last_sequence=self.last_sequence,
+            last_time=self.last_time,
+            activity=sorted(self.activity.items()),
+            exemplars=[one.state() for one in self.exemplars],
+            trail_sequences=list(self.trail_sequences),
+            trail=[Array.of(one) for one in self.trail],
+        )
+
+    @classmethod
+    def from_state(cls, state: TraceState, seed: int) -> "Trace":
+        """The trace whose state this is."""
+        return cls(
+            id=state.id,
+            born=state.born,
+            born_time=state.born_time,
+            seen=state.seen,
+            last_sequence=state.last_sequence,
+            last_time=state.last_time,
+            activity=dict(state.activity),
+            sample=Sample(Kept.from_state(one, seed) for one in state.exemplars),
+            trail_sequences=list(state.trail_sequences),
+            trail=[one.numpy() for one in state.trail],
+        )
+
+
+@dataclass
+class _Changed:
+    """The traces that the last merge or forget has changed, as they were."""
+
+    before: list[Trace]
+    sequence: int
+    since: list[tuple[int, float | None]] = field(default_factory=list)
+
+    def state(self) -> ChangedTraces:
+        """As it is stored."""
+        before = [one.state() for one in self.before]
+        return ChangedTraces(before=before, sequence=self.sequence, since=list(self.since))
+
+
+class Album:
+    """How chronicles are kept: the options, and who makes pictures, for all heads of a process."""
+
+    def __init__(self, options: AlbumOptions | None = None, pictures: Pictures | None = None) -> None:
+        self.options = options or AlbumOptions()
+        self.pictures = pictures if self.options.pictures else None
+
+    def bytes_of(self, dimension: int, capacity: int) -> int:
+        """About what a category takes that keeps so many exemplars."""
+        pictures = min(capacity, self.options.pictures) if self.pictures else 0
+        return 4 * dimension * (capacity + TRAIL) + pictures * self.options.pixels**2 // 2
+
+
+class Chronicle:
+    """Keeps the traces of one head's categories, and the timeline. Changes with the head, on its thread."""
+
+    def __init__(self, head: Head, album: Album) -> None:
+        self._head = head
+        self._album = album
+        self._capacity = album.options.exemplars
+        self._notes: list[tuple[int, bool, int, float | None, float | None]] = []
+        self._changed: _Changed | None = None
+        self._timeline = Timeline()
+        self.traces = {one.id: Trace(one.id) for one in head.categories}
+        """By the numbers of the categories."""
+        self._fit_budget()
+
+    @classmethod
+    def from_state(cls, state: ChronicleState, head: Head, album: Album) -> Self:
+        """The chronicle whose state this is; it goes on with the options there are now."""
+        chronicle = cls(head, album)
+        seed = album.options.seed
+        chronicle._timeline = Timeline(state.timeline)
+        chronicle.traces |= {one.id: Trace.from_state(one, seed) for one in state.traces}
+        if state.changed is not None:
+            before = [Trace.from_state(one, seed) for one in state.changed.before]
+            chronicle._changed = _Changed(before, state.changed.sequence, list(state.changed.since))
+        chronicle._capacity = min(chronicle._capacity, state.capacity)
+        chronicle._shrink()
+        return chronicle
+
+    def state(self) -> ChronicleState:
+        """Everything needed to go on exactly here; waits for pictures that are being made."""
+        return ChronicleState(
+            capacity=self._capacity,
+            timeline=self.timeline.state(),
+            traces=[trace.state() for trace in self.traces.values()],
+            changed=None if self._changed is None else self._changed.state(),
+        )
+
+    @property
+    def timeline(self) -> Timeline:
+        """The stream so far."""
+        if self._notes:
+            sequences, births, categories, margins, times = zip(*self._notes, strict=True)
+            self._timeline.note(
+                np.array(sequences),
+                np.array(births, dtype=np.int64),
+                np.array(categories),
+                np.array(margins, dtype=np.float64),
+                np.array(times, dtype=np.float64),
+            )
+            self._notes.clear()
+        return self._timeline
+
+    def note(self, record: Record, category: int, *, birth: bool, margin: float | None) -> None:
+        """An event was just learnt: the head is as it is right behind it."""
+        event = record.event
+        assert isinstance(event, Observation)  # noqa: S101  # nothing else is learnt
+        sequence = record.sequence
+        self._reach(sequence)
+        if birth:
+            self.traces[category] = Trace(category, sequence, event.time)
+            self._fit_budget()
+        trace = self.traces[category]
+        trace.see(sequence, event.time, self._timeline.width)
+        rank = priority(sequence, self._album.options.seed)
+        if trace.sample.wants(rank, self._capacity):
+            self._take_in(trace, rank, record, event)
+        if _is_power_of_four(trace.seen):
+            trace.mark(sequence, self._head.centre(category))
+        if self._changed is not None and self._changed.before[0].id == category:
+            self._remember(sequence, event.time)
+        self._notes.append((sequence, birth, self._head.size, margin, event.time))
+        if len(self._notes) >= NOTES:
+            _ = self.timeline
+
+    def merge(self, keep: int, absorb: int, sequence: int) -> None:
+        """One category was folded into another."""
+        kept, gone = self.traces[keep], self.traces.pop(absorb)
+        self._change([kept.copy(), gone], sequence)
+        later = max(kept, gone, key=lambda one: -1 if one.last_sequence is None else one.last_sequence)
+        kept.last_sequence, kept.last_time = later.last_sequence, later.last_time
+        kept.seen += gone.seen
+        for part, count in gone.activity.items():
+            kept.activity[part] = kept.activity.get(part, 0) + count
+        kept.sample = kept.sample.joined(gone.sample, self._capacity, self._album.options.pictures)
+        kept.mark(sequence, self._head.centre(keep))
+
+    def forget(self, category: int, sequence: int) -> None:
+        """A category was removed."""
+        self._change([self.traces.pop(category)], sequence)
+
+    def rename(self) -> None:
+        """A category was renamed: that is what can be undone now."""
+        self._changed = None
+
+    def undo(self, shares: Sequence[int], sequence: int) -> None:
+        """The last change was taken back; `shares` says to which of two merged ones each event since then went."""
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            self._bring_back(changed, shares)
+        self._count(sequence)
+
+    def _bring_back(self, changed: _Changed, shares: Sequence[int]) -> None:
+        """Have the traces again as they were, with what came since."""
+        merged = self.traces.get(changed.before[0].id)
+        self.traces |= {one.id: one for one in changed.before}
+        self.traces = dict(sorted(self.traces.items()))
+        if merged is None:
+            return
+        owners = {}
+        for (number, time), share in zip(changed.since, shares, strict=True):
+            owners[number] = changed.before[share]
+            owners[number].see(number, time, self._timeline.width)
+        for one in merged.exemplars:
+            if one.sequence in owners:
+                owners[one.sequence].sample.add(one, self._capacity, self._album.options.pictures)
+
+    def _change(self, before: list[Trace], sequence: int) -> None:
+        self._changed = _Changed(before, sequence)
+        self._count(sequence)
+
+    def _count(self, sequence: int) -> None:
+        """The number of categories is another one behind this control event."""
+        self._reach(sequence)
+        self.timeline.resize(np.array([sequence]), np.array([self._head.size]))
+
+    def _remember(self, sequence: int, time: float | None) -> None:
+        """The merged category got another event; a merge that the head cannot undo any more is none here either."""
+        assert self._changed is not None  # noqa: S101  # the caller has looked
+        if len(self._changed.since) < MOST_SINCE:
+            self._changed.since.append((sequence, time))
+        else:
+            self._changed = None
+
+    def _take_in(self, trace: Trace, rank: int, record: Record, event: Observation) -> None:
+        pictures = self._album.pictures
+        wanted = isinstance(event, ImageEvent) and trace.sample.place(rank) < self._album.options.pictures
+        picture = pictures.make(event) if wanted and pictures and isinstance(event, ImageEvent) else None
+        features = vector_of(record.features if isinstance(event, ImageEvent) else event.features)
+        one = Kept(rank, record.sequence, (event.id, event.stream, event.time), features, picture)
+        trace.sample.add(one, self._capacity, self._album.options.pictures)
+
+    def _reach(self, sequence: int) -> None:
+        while not self._timeline.reaches(sequence):
+            self.timeline.widen()
+            for trace in self._all_traces():
+                trace.widen()
+
+    def _all_traces(self) -> Iterable[Trace]:
+        return [*self.traces.values(), *(self._changed.before if self._changed else [])]
+
+    def _fit_budget(self) -> None:
+        """With more categories each keeps fewer exemplars; never more again, so that the sample stays a fair one."""
+        capacity, album = self._capacity, self._album
+        while capacity > 1 and album.bytes_of(self._head.dimension, capacity) * len(self.traces) > album.options.bytes:
+            capacity //= 2
+        if capacity < self._capacity:
+            self._capacity = capacity
+            self._shrink()
+
+    def _shrink(self) -> None:
+        for trace in self._all_traces():
+            trace.sample.shrink(self._capacity, self._album.options.pictures)
+
+
+class Library:
+    """The chronicles of a task: one for each of its heads."""
+
+    def __init__(self, universe: Universe, album: Album, states: Mapping[str, ChronicleState]) -> None:
+        self._universe = universe
+        self._album = album
+        self._chronicles = {
+            stream: Chronicle.from_state(state, universe.of(stream), album) for stream, state in states.items()
+        }
+
+    def of(self, stream: str) -> Chronicle:
+        """That of the head which decides on events of the stream; where all streams share one, it has no name."""
+        name = stream if self._universe.per_stream else ""
+        found = self._chronicles.get(name)
+        if found is None:
+            found = self._chronicles[name] = Chronicle(self._universe.of(stream), self._album)
+        return found
+
+    def states(self) -> dict[str, ChronicleState]:
+        """Of each, by stream. One for every head, whether somebody has asked for it or not."""
+        return {stream: self.of(stream).state() for stream in self._universe.streams}
+
+
+def _is_power_of_four(count: int) -> bool:
+    return count & (count - 1) == 0 and count.bit_length() % 2 == 1

@@ -1,0 +1,151 @@
+"""Exemplars: a uniform sample of a category's events, bounded, and a function of those events alone.
+
+Each record has a priority, drawn by its number; the lowest ones are kept. So the sample does not depend on batches or
+restarts, and that of a union is made of those of its parts.
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from speciate.logs import get_logger
+from speciate_schemas import Array, Exemplar, ImageEvent
+
+MASK = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15
+MOST_PICTURES_WAITING = 64
+"""Images whose pictures are still to be made; the fold waits rather than keep more of them."""
+
+Picture = Callable[[ImageEvent], bytes]
+
+log = get_logger(__name__)
+
+
+def priority(sequence: int, seed: int = 0) -> int:
+    """A number that looks drawn at random, and no two records of a task have in common (SplitMix64)."""
+    mixed = (sequence + seed + 1) * GOLDEN & MASK
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB & MASK
+    return mixed ^ (mixed >> 31)
+
+
+class Kept:
+    """One exemplar, with its priority; its picture may still be in the making."""
+
+    __slots__ = ("_picture", "_state", "features", "id", "priority", "sequence", "stream", "time")
+
+    def __init__(
+        self,
+        rank: int,
+        sequence: int,
+        named: tuple[str, str, float | None],
+        features: npt.NDArray[np.float32],
+        picture: "Future[bytes | None] | bytes | None",
+    ) -> None:
+        self.priority = rank
+        self.sequence = sequence
+        self.id, self.stream, self.time = named
+        self.features = features
+        self._picture = picture
+        self._state: Exemplar | None = None
+
+    @property
+    def thumbnail(self) -> bytes | None:
+        """A small JPEG, if there is one; waits for one that is being made."""
+        if isinstance(self._picture, Future):
+            self._picture = self._picture.result()
+        return self._picture
+
+    def without_picture(self) -> "Kept":
+        """The same, with less to keep."""
+        if self._picture is None:
+            return self
+        return Kept(self.priority, self.sequence, (self.id, self.stream, self.time), self.features, None)
+
+    def state(self) -> Exemplar:
+        """As it is stored. Made once: of many categories, a snapshot finds few exemplars that are new."""
+        if self._state is None:
+            self._state = Exemplar(
+                sequence=self.sequence,
+                id=self.id,
+                stream=self.stream,
+                time=self.time,
+                features=Array.of(self.features),
+                thumbnail=self.thumbnail,
+            )
+        return self._state
+
+    @classmethod
+    def from_state(cls, state: Exemplar, seed: int) -> "Kept":
+        """The exemplar whose state this is."""
+        named = (state.id, state.stream, state.time)
+        return cls(priority(state.sequence, seed), state.sequence, named, state.features.numpy(), state.thumbnail)
+
+
+class Sample:
+    """The exemplars of one category, by priority; the first few may have pictures."""
+
+    __slots__ = ("kept",)
+
+    def __init__(self, kept: Iterable[Kept] = ()) -> None:
+        self.kept = sorted(kept, key=attrgetter("priority"))
+
+    def wants(self, rank: int, capacity: int) -> bool:
+        """Whether an event of this priority belongs to the sample."""
+        return len(self.kept) < capacity or (capacity > 0 and rank < self.kept[-1].priority)
+
+    def place(self, rank: int) -> int:
+        """How many exemplars come before one of this priority."""
+        return sum(one.priority < rank for one in self.kept)
+
+    def add(self, one: Kept, capacity: int, pictures: int) -> None:
+        """Take one in; the last must go if there are too many then, and one that is not among the first its picture."""
+        insort(self.kept, one, key=attrgetter("priority"))
+        self.shrink(capacity, pictures)
+
+    def shrink(self, capacity: int, pictures: int) -> None:
+        """Keep so many, of which so many with pictures."""
+        del self.kept[capacity:]
+        self.kept[pictures:] = [one.without_picture() for one in self.kept[pictures:]]
+
+    def joined(self, other: "Sample", capacity: int, pictures: int) -> "Sample":
+        """The sample of the events of both."""
+        both = Sample([*self.kept, *other.kept])
+        both.shrink(capacity, pictures)
+        return both
+
+
+class Pictures:
+    """Makes pictures beside the fold: decoding an image takes longer than deciding on it."""
+
+    def __init__(self, picture: Picture) -> None:
+        self._picture = picture
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="pictures")
+        self._waiting: deque[Future[bytes | None]] = deque()
+
+    def make(self, image: ImageEvent) -> "Future[bytes | None]":
+        """A picture, in a while."""
+        while self._waiting and (self._waiting[0].done() or len(self._waiting) >= MOST_PICTURES_WAITING):
+            self._waiting.popleft().result()
+        self._waiting.append(self._thread.submit(self._made, image))
+        return self._waiting[-1]
+
+    def _made(self, image: ImageEvent) -> bytes | None:
+        try:
+            return self._picture(image)
+        except Exception as error:  # noqa: BLE001  # a plugin's; an event without a picture is still an event
+            log.warning("an image has no picture", id=image.id, stream=image.stream, reason=str(error))
+            return None
+
+
+def vector_of(features: npt.ArrayLike | Array | None) -> npt.NDArray[np.float32]:
+    """Features as they are kept: a copy, so that no whole batch is held for the sake of one."""
+    values: Any = features.numpy() if isinstance(features, Array) else features
+    with np.errstate(over="ignore"):  # what is too large to be drawn is infinitely far
+        return np.array(values, dtype=np.float32)
