@@ -53,13 +53,13 @@ last_changes = st.builds(
     since=st.lists(arrays, max_size=2),
 )
 exemplars = st.builds(
-    schemas.Exemplar,
-    sequence=counts,
-    id=words,
-    stream=words,
-    time=st.none() | numbers,
+    schemas.ExemplarsState,
+    sequences=st.lists(counts, max_size=2),
+    ids=st.lists(words, max_size=2),
+    streams=st.lists(words, max_size=2),
+    times=st.lists(st.none() | numbers, max_size=2),
     features=arrays,
-    thumbnail=st.none() | st.binary(max_size=8),
+    thumbnails=st.lists(st.none() | st.binary(max_size=8), max_size=2),
 )
 traces = st.builds(
     schemas.TraceState,
@@ -70,9 +70,9 @@ traces = st.builds(
     last_sequence=st.none() | counts,
     last_time=st.none() | numbers,
     activity=st.lists(st.tuples(counts, counts), max_size=2),
-    exemplars=st.lists(exemplars, max_size=2),
+    exemplars=st.none() | exemplars,
     trail_sequences=st.lists(counts, max_size=2),
-    trail=st.lists(arrays, max_size=2),
+    trail=st.none() | arrays,
 )
 timelines = st.builds(
     schemas.TimelineState,
@@ -393,7 +393,7 @@ STRATEGIES: dict[type[msgspec.Struct], st.SearchStrategy[Any]] = {
         streams=st.dictionaries(words, heads, max_size=2),
         chronicles=st.dictionaries(words, chronicles, max_size=1),
     ),
-    schemas.Exemplar: exemplars,
+    schemas.ExemplarsState: exemplars,
     schemas.TraceState: traces,
     schemas.TimelineState: timelines,
     schemas.ChangedTraces: changed_traces,

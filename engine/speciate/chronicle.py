@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from speciate.exemplars import Kept, Pictures, Sample, priority, vector_of
+from speciate.exemplars import Kept, Pictures, Sample, priority, rows_of, vector_of
 from speciate.head import Head
 from speciate.stages import Record
 from speciate.timeline import Timeline
@@ -47,6 +47,7 @@ class Trace:
     sample: Sample = field(default_factory=Sample)
     trail_sequences: list[int] = field(default_factory=list)
     trail: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    _saved: TraceState | None = None
 
     @property
     def exemplars(self) -> Sequence[Kept]:
@@ -55,13 +56,19 @@ class Trace:
 
     def see(self, sequence: int, time: float | None, width: int) -> None:
         """An event came."""
+        self.changed()
         self.seen += 1
         self.last_sequence, self.last_time = sequence, time
         part = sequence // width
         self.activity[part] = self.activity.get(part, 0) + 1
 
+    def changed(self) -> None:
+        """It is not what it was when it was saved."""
+        self._saved = None
+
     def widen(self) -> None:
         """The timeline has made one part of two."""
+        self.changed()
         halved: dict[int, int] = {}
         for part, count in self.activity.items():
             halved[part // 2] = halved.get(part // 2, 0) + count
@@ -69,6 +76,7 @@ class Trace:
 
     def mark(self, sequence: int, centre: npt.NDArray[np.float64] | None) -> None:
         """Note where its centre is."""
+        self.changed()
         if centre is not None:
             self.trail_sequences.append(sequence)
             self.trail.append(vector_of(centre))
@@ -86,19 +94,21 @@ class Trace:
         )
 
     def state(self) -> TraceState:
-        """As it is stored."""
-        return TraceState(
-            id=self.id,
-            born=self.born,
-            born_time=self.born_time,
-            seen=self.seen,
-            last_sequence=self.last_sequence,
-            last_time=self.last_time,
-            activity=sorted(self.activity.items()),
-            exemplars=[one.state() for one in self.exemplars],
-            trail_sequences=list(self.trail_sequences),
-            trail=[Array.of(one) for one in self.trail],
-        )
+        """As it is stored. Made once for each change: most of many categories are as the last snapshot has them."""
+        if self._saved is None:
+            self._saved = TraceState(
+                id=self.id,
+                born=self.born,
+                born_time=self.born_time,
+                seen=self.seen,
+                last_sequence=self.last_sequence,
+                last_time=self.last_time,
+                activity=sorted(self.activity.items()),
+                exemplars=self.sample.state(),
+                trail_sequences=list(self.trail_sequences),
+                trail=Array.of(np.stack(self.trail)) if self.trail else None,
+            )
+        return self._saved
 
     @classmethod
     def from_state(cls, state: TraceState, seed: int) -> "Trace":
@@ -111,9 +121,9 @@ class Trace:
             last_sequence=state.last_sequence,
             last_time=state.last_time,
             activity=dict(state.activity),
-            sample=Sample(Kept.from_state(one, seed) for one in state.exemplars),
+            sample=Sample.from_state(state.exemplars, seed),
             trail_sequences=list(state.trail_sequences),
-            trail=[one.numpy() for one in state.trail],
+            trail=[] if state.trail is None else rows_of(state.trail),
         )
 
 
@@ -258,6 +268,7 @@ class Chronicle:
             owners[number].see(number, time, self._timeline.width)
         for one in merged.exemplars:
             if one.sequence in owners:
+                owners[one.sequence].changed()
                 owners[one.sequence].sample.add(one, self._capacity, self._album.options.pictures)
 
     def _change(self, before: list[Trace], sequence: int) -> None:
@@ -282,7 +293,7 @@ class Chronicle:
         wanted = isinstance(event, ImageEvent) and trace.sample.place(rank) < self._album.options.pictures
         picture = pictures.make(event) if wanted and pictures and isinstance(event, ImageEvent) else None
         features = vector_of(record.features if isinstance(event, ImageEvent) else event.features)
-        one = Kept(rank, record.sequence, (event.id, event.stream, event.time), features, picture)
+        one = Kept(rank, record.sequence, event.id, event.stream, event.time, features, picture)
         trace.sample.add(one, self._capacity, self._album.options.pictures)
 
     def _reach(self, sequence: int) -> None:
@@ -305,6 +316,7 @@ class Chronicle:
 
     def _shrink(self) -> None:
         for trace in self._all_traces():
+            trace.changed()
             trace.sample.shrink(self._capacity, self._album.options.pictures)
 
 

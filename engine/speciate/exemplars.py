@@ -4,18 +4,19 @@ Each record has a priority, drawn by its number; the lowest ones are kept. So th
 restarts, and that of a union is made of those of its parts.
 """
 
-from bisect import insort
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from operator import attrgetter
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from speciate.logs import get_logger
-from speciate_schemas import Array, Exemplar, ImageEvent
+from speciate_schemas import Array, ExemplarsState, ImageEvent
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -35,57 +36,30 @@ def priority(sequence: int, seed: int = 0) -> int:
     return mixed ^ (mixed >> 31)
 
 
-class Kept:
-    """One exemplar, with its priority; its picture may still be in the making."""
+class Kept(msgspec.Struct, eq=False, gc=False):
+    """One exemplar, with its priority. There are many: the garbage collector need not look at them."""
 
-    __slots__ = ("_picture", "_state", "features", "id", "priority", "sequence", "stream", "time")
-
-    def __init__(
-        self,
-        rank: int,
-        sequence: int,
-        named: tuple[str, str, float | None],
-        features: npt.NDArray[np.float32],
-        picture: "Future[bytes | None] | bytes | None",
-    ) -> None:
-        self.priority = rank
-        self.sequence = sequence
-        self.id, self.stream, self.time = named
-        self.features = features
-        self._picture = picture
-        self._state: Exemplar | None = None
+    priority: int
+    sequence: int
+    id: str
+    stream: str
+    time: float | None
+    features: Any
+    """A vector, float32."""
+    picture: Any = None
+    """A JPEG, or the promise of one, or nothing."""
 
     @property
     def thumbnail(self) -> bytes | None:
         """A small JPEG, if there is one; waits for one that is being made."""
-        if isinstance(self._picture, Future):
-            self._picture = self._picture.result()
-        return self._picture
+        if isinstance(self.picture, Future):
+            self.picture = self.picture.result()
+        made: bytes | None = self.picture
+        return made
 
     def without_picture(self) -> "Kept":
         """The same, with less to keep."""
-        if self._picture is None:
-            return self
-        return Kept(self.priority, self.sequence, (self.id, self.stream, self.time), self.features, None)
-
-    def state(self) -> Exemplar:
-        """As it is stored. Made once: of many categories, a snapshot finds few exemplars that are new."""
-        if self._state is None:
-            self._state = Exemplar(
-                sequence=self.sequence,
-                id=self.id,
-                stream=self.stream,
-                time=self.time,
-                features=Array.of(self.features),
-                thumbnail=self.thumbnail,
-            )
-        return self._state
-
-    @classmethod
-    def from_state(cls, state: Exemplar, seed: int) -> "Kept":
-        """The exemplar whose state this is."""
-        named = (state.id, state.stream, state.time)
-        return cls(priority(state.sequence, seed), state.sequence, named, state.features.numpy(), state.thumbnail)
+        return self if self.picture is None else msgspec.structs.replace(self, picture=None)
 
 
 class Sample:
@@ -102,12 +76,16 @@ class Sample:
 
     def place(self, rank: int) -> int:
         """How many exemplars come before one of this priority."""
-        return sum(one.priority < rank for one in self.kept)
+        return bisect_left(self.kept, rank, key=attrgetter("priority"))
 
     def add(self, one: Kept, capacity: int, pictures: int) -> None:
         """Take one in; the last must go if there are too many then, and one that is not among the first its picture."""
-        insort(self.kept, one, key=attrgetter("priority"))
-        self.shrink(capacity, pictures)
+        place = self.place(one.priority)
+        self.kept.insert(place, one if place < pictures else one.without_picture())
+        del self.kept[capacity:]
+        if len(self.kept) > pictures:
+            # The others behind the first have none.
+            self.kept[pictures] = self.kept[pictures].without_picture()
 
     def shrink(self, capacity: int, pictures: int) -> None:
         """Keep so many, of which so many with pictures."""
@@ -119,6 +97,27 @@ class Sample:
         both = Sample([*self.kept, *other.kept])
         both.shrink(capacity, pictures)
         return both
+
+    def state(self) -> ExemplarsState | None:
+        """As it is stored; waits for pictures that are being made."""
+        if not self.kept:
+            return None
+        return ExemplarsState(
+            sequences=[one.sequence for one in self.kept],
+            ids=[one.id for one in self.kept],
+            streams=[one.stream for one in self.kept],
+            times=[one.time for one in self.kept],
+            features=Array.of(np.stack([one.features for one in self.kept])),
+            thumbnails=[one.thumbnail for one in self.kept],
+        )
+
+    @classmethod
+    def from_state(cls, state: ExemplarsState | None, seed: int) -> "Sample":
+        """The sample whose state this is."""
+        if state is None:
+            return cls()
+        columns = (state.sequences, state.ids, state.streams, state.times, rows_of(state.features), state.thumbnails)
+        return cls(Kept(priority(row[0], seed), *row) for row in zip(*columns, strict=True))
 
 
 class Pictures:
@@ -142,6 +141,11 @@ class Pictures:
         except Exception as error:  # noqa: BLE001  # a plugin's; an event without a picture is still an event
             log.warning("an image has no picture", id=image.id, stream=image.stream, reason=str(error))
             return None
+
+
+def rows_of(matrix: Array) -> list[npt.NDArray[np.float32]]:
+    """The rows of a stored matrix, which is copied: it must not hold the whole snapshot it was read from."""
+    return list(matrix.numpy().astype(np.float32))
 
 
 def vector_of(features: npt.ArrayLike | Array | None) -> npt.NDArray[np.float32]:

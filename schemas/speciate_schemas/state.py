@@ -72,15 +72,17 @@ class RecentState(Stored, frozen=True, tag="recent.v1"):
     sequences: Annotated[Array, msgspec.Meta(description="Record numbers, int64.")]
 
 
-class Exemplar(Stored, frozen=True, tag="exemplar.v1"):
-    """One event of a category, kept to stand for it."""
+class ExemplarsState(Stored, frozen=True, tag="exemplars.v1"):
+    """Events that stand for a category, a uniform sample in the order of their draw, as columns."""
 
-    sequence: Annotated[int, msgspec.Meta(ge=0, description="Record number.")]
-    id: str
-    stream: str
-    time: float | None
-    features: Annotated[Array, msgspec.Meta(description="The event's vector, float32.")]
-    thumbnail: Annotated[bytes | None, msgspec.Meta(description="A small JPEG, if the event was an image.")] = None
+    sequences: Annotated[list[int], msgspec.Meta(description="Record numbers.")]
+    ids: list[str]
+    streams: list[str]
+    times: list[float | None]
+    features: Annotated[Array, msgspec.Meta(description="A row an event, float32.")]
+    thumbnails: Annotated[
+        list[bytes | None], msgspec.Meta(description="A small JPEG of each, for the first few if they were images.")
+    ]
 
 
 class TraceState(Stored, frozen=True, tag="trace.v1"):
@@ -96,15 +98,11 @@ class TraceState(Stored, frozen=True, tag="trace.v1"):
         list[tuple[int, int]],
         msgspec.Meta(description="Parts of the timeline in which it got events, in order, and how many."),
     ] = msgspec.field(default_factory=list)
-    exemplars: Annotated[list[Exemplar], msgspec.Meta(description="A uniform sample, in the order of their draw.")] = (
-        msgspec.field(default_factory=list)
-    )
+    exemplars: Annotated[ExemplarsState | None, msgspec.Meta(description="Null if there are none.")] = None
     trail_sequences: Annotated[list[int], msgspec.Meta(description="Records behind which its centre was noted.")] = (
         msgspec.field(default_factory=list)
     )
-    trail: Annotated[list[Array], msgspec.Meta(description="Its centre there, float32.")] = msgspec.field(
-        default_factory=list
-    )
+    trail: Annotated[Array | None, msgspec.Meta(description="Its centre there, a row each, float32.")] = None
 
 
 class TimelineState(Stored, frozen=True, tag="timeline.v1"):
@@ -183,7 +181,7 @@ StoredRecord = (
     | HeadState
     | Tally
     | RecentState
-    | Exemplar
+    | ExemplarsState
     | TraceState
     | TimelineState
     | ChangedTraces

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from worlds import bits
 
 from speciate import exemplars
 from speciate.exemplars import Kept, Pictures, Sample, priority, vector_of
@@ -15,7 +16,7 @@ sets_of_records = st.sets(st.integers(0, 2**40), max_size=60)
 
 
 def kept(sequence, picture=None, seed=0):
-    return Kept(priority(sequence, seed), sequence, (f"e{sequence}", "", None), np.zeros(2, np.float32), picture)
+    return Kept(priority(sequence, seed), sequence, f"e{sequence}", "", None, np.zeros(2, np.float32), picture)
 
 
 def sampled(sequences, capacity=8, pictures=3):
@@ -68,16 +69,16 @@ def test_no_two_records_have_the_same_priority():
     assert 0 <= min(found) <= max(found) < 2**64
 
 
-def test_an_exemplar_survives_saving():
-    one = kept(7, b"jpeg")
-    again = Kept.from_state(one.state(), seed=0)
-    assert again.state() == one.state()
-    assert again.priority == one.priority
+@pytest.mark.parametrize("sequences", [[], range(30)])
+def test_a_sample_survives_saving(sequences):
+    sample = sampled(sequences)
+    again = Sample.from_state(sample.state(), seed=0)
+    assert bits(again.state()) == bits(sample.state())
+    assert [one.priority for one in again.kept] == [one.priority for one in sample.kept]
 
 
 def test_another_seed_puts_what_was_kept_into_another_order():
-    states = [kept(number).state() for number in range(20)]
-    sample = Sample(Kept.from_state(one, seed=5) for one in states)
+    sample = Sample.from_state(Sample(kept(number) for number in range(20)).state(), seed=5)
     assert [one.sequence for one in sample.kept] == sorted(range(20), key=lambda number: priority(number, 5))
 
 
@@ -109,7 +110,7 @@ def test_pictures_are_made_beside_and_waited_for():
     assert not made.done()
     go.set()
     assert one.thumbnail == b"3"
-    assert one.state().thumbnail == b"3"
+    assert Sample([one]).state().thumbnails == [b"3"]
 
 
 def test_few_images_wait_for_their_pictures(monkeypatch):

@@ -15,7 +15,7 @@ from speciate_schemas import (
     Commit,
     ControlApplied,
     DeadLetter,
-    Exemplar,
+    ExemplarsState,
     FeatureEvent,
     ForgetCategory,
     HeadState,
@@ -73,13 +73,13 @@ _RECENT = RecentState(
     sequences=Array.of(np.array([41, 105], dtype=np.int64)),
 )
 
-_EXEMPLAR = Exemplar(
-    sequence=41,
-    id="event-2",
-    stream="camera-north",
-    time=1700000000.25,
-    features=Array.of(np.array([0.5, -1.25, 3.0], dtype=np.float32)),
-    thumbnail=b"\xff\xd8\xff\xd9",
+_EXEMPLARS = ExemplarsState(
+    sequences=[41, 104],
+    ids=["event-2", "event-9"],
+    streams=["camera-north", ""],
+    times=[1700000000.25, None],
+    features=Array.of(np.array([[0.5, -1.25, 3.0], [0.25, -1.5, 2.0]], dtype=np.float32)),
+    thumbnails=[b"\xff\xd8\xff\xd9", None],
 )
 _TRACE = TraceState(
     id=7,
@@ -89,9 +89,9 @@ _TRACE = TraceState(
     last_sequence=105,
     last_time=1700000003.5,
     activity=[(20, 1), (52, 2)],
-    exemplars=[_EXEMPLAR],
+    exemplars=_EXEMPLARS,
     trail_sequences=[41],
-    trail=[Array.of(np.array([0.5, -1.25, 3.0], dtype=np.float32))],
+    trail=Array.of(np.array([[0.5, -1.25, 3.0]], dtype=np.float32)),
 )
 _TIMELINE = TimelineState(
     width=2,
@@ -162,7 +162,7 @@ _VALUES = (
     _HEAD,
     _TALLY,
     _RECENT,
-    _EXEMPLAR,
+    _EXEMPLARS,
     _TRACE,
     _TIMELINE,
     _CHANGED,

@@ -220,4 +220,4 @@ def test_pictures_are_kept_up_to_so_many_bytes_and_tell_versions_apart(monkeypat
 
 
 def exemplar(sequence, picture):
-    return Kept(0, sequence, (str(sequence), "", None), np.zeros(2, np.float32), picture)
+    return Kept(0, sequence, str(sequence), "", None, np.zeros(2, np.float32), picture)
