@@ -7,7 +7,7 @@ import pytest
 
 from fresh import NOT_COPIED, REPOSITORY, FreshEnvironment, make_environment
 
-pytest_plugins = ["browser"]
+pytest_plugins = ["browser", "workers"]
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,9 @@ from stream import write_stream
 
 COMMAND = (sys.executable, "-c", "from speciate.cli import main; main()")
 LONGEST_LIFE = 0.4
-"""Seconds a process works at most before it is killed."""
+"""Seconds a process works at most before it is killed; longer where it takes longer to start."""
+STARTS = 0.6
+"""How long that is, in starts."""
 STARTUP_SHARE = 0.2
 """How often a process is killed while it starts, instead of while it restores, works and commits."""
 
@@ -51,7 +53,14 @@ def outputs(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in [*answers, *files, newest]}
 
 
-def kill_and_resume(config: Path, *, kills: int, seed: int, damage: str, pace: float) -> Toll:
+def longest_life(config: Path) -> float:
+    """Of processes on this machine, which may do other things too; of a pipeline that has nothing left to do."""
+    began = time.monotonic()
+    run_to_end(config)
+    return max(LONGEST_LIFE, STARTS * (time.monotonic() - began))
+
+
+def kill_and_resume(config: Path, *, kills: int, seed: int, damage: str, life: float, pace: float) -> Toll:
     """Start the pipeline and kill it, again and again, then let it end."""
     moments = random.Random(seed)
     toll = Toll()
@@ -62,7 +71,7 @@ def kill_and_resume(config: Path, *, kills: int, seed: int, damage: str, pace: f
         )
         if moments.random() >= STARTUP_SHARE:
             _wait_until_open(state, process)
-        time.sleep(moments.uniform(0.0, LONGEST_LIFE))
+        time.sleep(moments.uniform(0.0, life))
         if process.poll() is not None:
             error = process.stderr.read().decode() if process.stderr else ""
             if process.returncode != 0:
@@ -110,11 +119,11 @@ def compare(directory: Path, *, kills: int, events: int, seed: int, damage: str,
     """One whole experiment; raises AssertionError if a single byte differs."""
     config = write_stream(directory, events=events, seed=seed, sink=sink)
     run_to_end(config)
-    expected = outputs(directory)
+    expected, life = outputs(directory), longest_life(config)
     (directory / "out").rename(directory / "uninterrupted")
     # Slow enough that the stream outlives the schedule, fast enough that the kills are spread over most of it.
-    pace = events / (kills * LONGEST_LIFE / 2)
-    toll = kill_and_resume(config, kills=kills, seed=seed, damage=damage, pace=pace)
+    pace = events / (kills * life / 2)
+    toll = kill_and_resume(config, kills=kills, seed=seed, damage=damage, life=life, pace=pace)
     found = outputs(directory)
     if found.keys() != expected.keys():
         raise AssertionError(f"files differ: {sorted(found)} instead of {sorted(expected)}")

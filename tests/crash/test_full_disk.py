@@ -56,13 +56,20 @@ def test_disk_that_fills_up_and_is_given_room(tmp_path: Path):
         assert outputs(tmp_path) == expected
 
 
-@pytest.mark.parametrize("first_limit", [1, 5_000, 60_000, 200_000])
-def test_files_that_may_not_grow(tmp_path: Path, first_limit: int):
-    """The kernel refuses in the middle of a write: any part of a batch, a commit or a snapshot may be on disk."""
-    config = write_stream(tmp_path, events=EVENTS, seed=6)
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
+    """A pipeline, and what it leaves if nothing goes wrong."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    config = write_stream(folder, events=EVENTS, seed=6)
     run_to_end(config)
-    expected = outputs(tmp_path)
-    shutil.rmtree(tmp_path / "out")
+    return config, outputs(folder)
+
+
+@pytest.mark.parametrize("first_limit", [1, 5_000, 60_000, 200_000])
+def test_files_that_may_not_grow(undisturbed: tuple[Path, dict[str, bytes]], first_limit: int):
+    """The kernel refuses in the middle of a write: any part of a batch, a commit or a snapshot may be on disk."""
+    config, expected = undisturbed
+    shutil.rmtree(config.parent / "out")
     limit, failures = first_limit, 0
     while True:
         done = run(config, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))  # noqa: B023
@@ -74,4 +81,4 @@ def test_files_that_may_not_grow(tmp_path: Path, first_limit: int):
         assert "Traceback" not in done.stderr
         limit = int(limit * 1.7) + 20_000
     assert failures >= 1
-    assert outputs(tmp_path) == expected
+    assert outputs(config.parent) == expected

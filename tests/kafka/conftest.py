@@ -23,14 +23,32 @@ def kafka_runs_here() -> None:
 
 @pytest.fixture(scope="session")
 def broker(kafka_runs_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """The broker that tests share; who kills, pauses or configures one makes their own."""
+    """The broker that tests share, and leave alone."""
     with Broker(tmp_path_factory.mktemp("kafka")) as shared:
         yield shared
 
 
+@pytest.fixture(scope="session")
+def victim(kafka_runs_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """Dead or alive, for `mortal` to revive."""
+    one = Broker(tmp_path_factory.mktemp("mortal"))
+    yield one
+    one.kill()
+
+
+@pytest.fixture
+def mortal(victim: Broker) -> Iterator[Broker]:
+    """The broker that tests kill and pause, alive again for each of them."""
+    if not victim.alive:
+        victim.start()
+    yield victim
+    if victim.alive:
+        victim.resume()
+
+
 @pytest.fixture
 def make_broker(kafka_runs_here: None, tmp_path: Path) -> Iterator[Callable[..., Broker]]:
-    """Start brokers of the test's own, with the arguments of `Broker`; they end with the test."""
+    """Start brokers of the test's own, as it wants them configured; they end with the test."""
     made: list[Broker] = []
 
     def make(**options: Any) -> Broker:

@@ -62,21 +62,20 @@ async def test_helpers_work_inside_a_running_loop(broker: Broker, topic: str):
 
 
 @pytest.mark.parametrize("end", [Broker.kill, Broker.stop])
-def test_acknowledged_records_survive_the_end_of_the_broker(make_broker: Callable[..., Broker], end: Callable):
-    broker = make_broker()
-    broker.create_topic("events", 2)
+def test_acknowledged_records_survive_the_end_of_the_broker(mortal: Broker, topic: str, end: Callable):
+    mortal.create_topic(topic, 2)
     expected = {partition: [b"%d" % number for number in range(500)] for partition in (0, 1)}
-    broker.produce("events", [(partition, None, value, []) for partition in (0, 1) for value in expected[partition]])
-    first, servers = broker.pid, broker.servers
-    end(broker)
-    assert not broker.alive
+    mortal.produce(topic, [(partition, None, value, []) for partition in (0, 1) for value in expected[partition]])
+    first, servers = mortal.pid, mortal.servers
+    end(mortal)
+    assert not mortal.alive
     with pytest.raises(ProcessLookupError):
         os.kill(first, 0)
-    broker.restart()
-    assert broker.alive
-    assert broker.pid != first
-    assert broker.servers == servers
-    assert values(broker, "events") == expected
+    mortal.restart()
+    assert mortal.alive
+    assert mortal.pid != first
+    assert mortal.servers == servers
+    assert values(mortal, topic) == expected
 
 
 async def test_read_committed_hides_aborted_and_open_transactions(broker: Broker, topic: str):
@@ -100,23 +99,22 @@ async def test_read_committed_hides_aborted_and_open_transactions(broker: Broker
     assert values(broker, topic) == {0: [b"committed", b"open"]}
 
 
-async def test_paused_broker_answers_once_it_is_resumed(make_broker: Callable[..., Broker]):
-    broker = make_broker()
-    broker.create_topic("events")
-    async with AIOKafkaProducer(bootstrap_servers=broker.servers, acks="all") as producer:
-        await producer.send_and_wait("events", b"before")
-        broker.pause()
-        sent = await producer.send("events", b"meanwhile")
+async def test_paused_broker_answers_once_it_is_resumed(mortal: Broker, topic: str):
+    mortal.create_topic(topic)
+    async with AIOKafkaProducer(bootstrap_servers=mortal.servers, acks="all") as producer:
+        await producer.send_and_wait(topic, b"before")
+        mortal.pause()
+        sent = await producer.send(topic, b"meanwhile")
         # Longer than the session of the broker with its controller, which both stand still.
         await asyncio.sleep(3)
         assert not sent.done()
-        assert broker.alive
-        broker.resume()
+        assert mortal.alive
+        mortal.resume()
         assert (await sent).offset == 1
-    assert values(broker, "events") == {0: [b"before", b"meanwhile"]}
-    broker.pause()
-    broker.stop()
-    assert not broker.alive
+    assert values(mortal, topic) == {0: [b"before", b"meanwhile"]}
+    mortal.pause()
+    mortal.stop()
+    assert not mortal.alive
 
 
 @pytest.fixture(scope="module")
@@ -191,20 +189,19 @@ def test_failed_start_says_why(make_broker: Callable[..., Broker]):
         make_broker(properties={"authorizer.class.name": "no.such.Authorizer"})
 
 
-def test_broker_that_died_by_itself_is_started_again(make_broker: Callable[..., Broker]):
-    broker = make_broker()
-    os.kill(broker.pid, signal.SIGKILL)
+def test_broker_that_died_by_itself_is_started_again(mortal: Broker, topic: str):
+    os.kill(mortal.pid, signal.SIGKILL)
     deadline = time.monotonic() + 30
-    while broker.alive and time.monotonic() < deadline:
+    while mortal.alive and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not broker.alive
+    assert not mortal.alive
     with pytest.raises(BrokerError, match="not running"):
-        broker.pause()
-    broker.start()
-    with pytest.raises(BrokerError, match=f"runs already, as process {broker.pid}"):
-        broker.start()
-    broker.create_topic("events")
-    assert broker.end_offsets("events") == {0: 0}
+        mortal.pause()
+    mortal.start()
+    with pytest.raises(BrokerError, match=f"runs already, as process {mortal.pid}"):
+        mortal.start()
+    mortal.create_topic(topic)
+    assert mortal.end_offsets(topic) == {0: 0}
 
 
 def test_broker_dies_with_the_process_that_started_it(kafka_runs_here: None, tmp_path: Path):

@@ -123,11 +123,10 @@ async def test_one_server_that_answers_is_enough_and_all_that_do_not_are_named(a
         await probe(KafkaConnection(servers=[nobody, nowhere]))
 
 
-async def test_a_broker_that_does_not_answer_is_away(make_broker):
-    broker = make_broker()
-    broker.pause()
+async def test_a_broker_that_does_not_answer_is_away(mortal):
+    mortal.pause()
     with pytest.raises(AwayError, match="cannot connect to"):
-        await probe(KafkaConnection(servers=[broker.servers], request_timeout_ms=500))
+        await probe(KafkaConnection(servers=[mortal.servers], request_timeout_ms=500))
 
 
 async def test_a_topic_that_is_missing_or_out_of_bounds_is_told_at_once(user, anybody):

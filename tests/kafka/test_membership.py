@@ -5,7 +5,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -353,24 +353,23 @@ async def test_a_worker_that_sleeps_or_dies_is_missed_after_the_session(broker: 
         await until(member, {0, 1, 2, 3})
 
 
-async def test_a_broker_that_dies_or_sleeps_ends_no_membership(make_broker: Callable[..., Broker], topic: str):
-    broker = await asyncio.to_thread(make_broker)
-    await asyncio.to_thread(broker.create_topic, topic, 4)
-    async with joined(broker.servers, [topic]) as first, joined(broker.servers, [topic]) as second:
+async def test_a_broker_that_dies_or_sleeps_ends_no_membership(mortal: Broker, topic: str):
+    await asyncio.to_thread(mortal.create_topic, topic, 4)
+    async with joined(mortal.servers, [topic]) as first, joined(mortal.servers, [topic]) as second:
         await share(first, second, sizes=[2, 2])
-        await asyncio.to_thread(broker.kill)
+        await asyncio.to_thread(mortal.kill)
         await asyncio.sleep(SESSION_MS / 1000)
-        await asyncio.to_thread(broker.start)
-        async with joined(broker.servers, [topic]) as third:
+        await asyncio.to_thread(mortal.start)
+        async with joined(mortal.servers, [topic]) as third:
             await share(first, second, third, sizes=[2, 1, 1])
         await share(first, second, sizes=[2, 2])
-        broker.pause()
+        mortal.pause()
         await asyncio.sleep(2 * SESSION_MS / 1000)
-        broker.resume()
+        mortal.resume()
         await second.leave()
         await until(first, {0, 1, 2, 3})
         # While nobody answers, going away and coming back hold nobody up either.
-        await asyncio.to_thread(broker.kill)
+        await asyncio.to_thread(mortal.kill)
         async with asyncio.timeout(PATIENCE):
             await first.rejoin()
             await first.leave()

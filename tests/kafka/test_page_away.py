@@ -1,22 +1,13 @@
 """`/ready` of a worker whose broker goes and comes back, while events flow and while nothing is going on."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import pytest
 from broker import Broker
 from pipelines import DECIDE, Bench, Worker, events, messages, write_support
 
 EACH = 40
-
-
-@pytest.fixture(scope="module")
-def mortal(kafka_runs_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker to be killed."""
-    with Broker(tmp_path_factory.mktemp("mortal")) as one:
-        yield one
 
 
 def page_of(bench: Bench, worker: Worker) -> str:

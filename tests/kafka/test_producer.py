@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -139,30 +138,29 @@ async def test_dead_letter_of_64_mebibytes(broker: Broker, topic: str):
     assert [len(value) for value in values(broker, topic)] == [6, 64 << 20, 5]
 
 
-async def test_absent_broker_is_away_and_nothing_hangs(make_broker: Callable[..., Broker]):
-    broker = make_broker()
-    broker.create_topic("answers")
-    writer = Transaction(connection(broker, request_timeout_ms=3000), "writer")
+async def test_absent_broker_is_away_and_nothing_hangs(mortal: Broker, topic: str):
+    mortal.create_topic(topic)
+    writer = Transaction(connection(mortal, request_timeout_ms=3000), "writer")
     await writer.init()
-    await send(writer, "answers", b"a")
+    await send(writer, topic, b"a")
     await writer.commit({}, None)
-    await send(writer, "answers", b"b")
+    await send(writer, topic, b"b")
     await writer.push()
-    await asyncio.to_thread(broker.kill)
+    await asyncio.to_thread(mortal.kill)
     with pytest.raises(AwayError):  # noqa: PT012
-        await send(writer, "answers", b"c")
+        await send(writer, topic, b"c")
         await writer.commit({}, None)
     began = time.monotonic()
     await writer.close()
     assert time.monotonic() - began < 6
     with pytest.raises(AwayError, match="start writing as writer"):
         await writer.init()
-    await asyncio.to_thread(broker.restart)
+    await asyncio.to_thread(mortal.restart)
     await writer.init()
-    await send(writer, "answers", b"d")
+    await send(writer, topic, b"d")
     await writer.commit({}, None)
     await stop(writer)
-    assert values(broker, "answers") == [b"a", b"d"]
+    assert values(mortal, topic) == [b"a", b"d"]
     others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     assert others == []
 

@@ -178,12 +178,11 @@ async def test_place_is_found_behind_many_aborted_transactions(broker: Broker, t
     assert [answer.sequence for answer in answered] == [0, 1, 2]
 
 
-async def test_killed_broker_is_away_and_recover_tells_the_truth(make_broker: Callable[..., Broker]):
-    broker = make_broker()
-    broker.create_topic("answers")
+async def test_killed_broker_is_away_and_recover_tells_the_truth(mortal: Broker, topic: str):
+    mortal.create_topic(topic)
     done = 0
     for delay in (0.0, 0.01):
-        sink = KafkaSink(options(broker, "answers", request_timeout_ms=3000), Seat())
+        sink = KafkaSink(options(mortal, topic, request_timeout_ms=3000), Seat())
         async with closing(sink):
             ending = await sink.recover()
             assert ending.sequence >= done
@@ -192,12 +191,12 @@ async def test_killed_broker_is_away_and_recover_tells_the_truth(make_broker: Ca
             await sink.write([assignment(sequence) for sequence in range(done, done + 10)])
             commit = asyncio.create_task(sink.commit(done + 10, ("events", 0, 2 * (done + 10))))
             await asyncio.sleep(delay)
-            broker.kill()
+            mortal.kill()
             outcome = (await asyncio.gather(commit, return_exceptions=True))[0]
             assert isinstance(outcome, AwayError | tuple)
             done += 10 * isinstance(outcome, tuple)
-        await asyncio.to_thread(broker.restart)
-        ending, answered = await recovered(broker, "answers")
+        await asyncio.to_thread(mortal.restart)
+        ending, answered = await recovered(mortal, topic)
         # Of unknown fate is either all there or not at all, and never what was told to be committed missing.
         assert ending.sequence in ((done,) if isinstance(outcome, tuple) else (done, done + 10))
         assert ending.source == ("events", 0, 2 * ending.sequence)

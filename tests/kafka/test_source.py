@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -577,44 +577,41 @@ class TestAway:
             await source.open(None, 0)
         await source.close()
 
-    async def test_a_broker_that_falls_silent(self, make_broker: Callable[[], Broker], topic: str) -> None:
-        broker = make_broker()
-        broker.create_topic(topic)
-        fill(broker, topic, list("ab"))
-        options = options_for(broker, topic, follow=True, stuck_ms=1000)
+    async def test_a_broker_that_falls_silent(self, mortal: Broker, topic: str) -> None:
+        mortal.create_topic(topic)
+        fill(mortal, topic, list("ab"))
+        options = options_for(mortal, topic, follow=True, stuck_ms=1000)
         async with opened(options) as source:
             found = await take(source, 2)
-            broker.pause()
+            mortal.pause()
             began = time.monotonic()
             with pytest.raises(AwayError, match="no broker told the ends"):
                 await source.read(10)
             assert time.monotonic() - began < 3
             await source.close()
             assert time.monotonic() - began < 10
-        broker.resume()
-        fill(broker, topic, ["c"])
+        mortal.resume()
+        fill(mortal, topic, ["c"])
         async with opened(options, found[-1].position, 2) as source:
             assert ids(await take(source, 1)) == ["c"]
 
-    async def test_a_broker_that_dies_and_comes_back(self, make_broker: Callable[[], Broker], topic: str) -> None:
-        broker = make_broker()
-        broker.create_topic(topic)
-        fill(broker, topic, list("ab"))
-        async with opened(options_for(broker, topic, follow=True, stuck_ms=60_000)) as source:
+    async def test_a_broker_that_dies_and_comes_back(self, mortal: Broker, topic: str) -> None:
+        mortal.create_topic(topic)
+        fill(mortal, topic, list("ab"))
+        async with opened(options_for(mortal, topic, follow=True, stuck_ms=60_000)) as source:
             assert ids(await take(source, 2)) == ["a", "b"]
-            broker.kill()
+            mortal.kill()
             reading = asyncio.ensure_future(source.read(10))
             await asyncio.sleep(1)
-            await asyncio.to_thread(broker.start)
-            await asyncio.to_thread(fill, broker, topic, ["c"])
+            await asyncio.to_thread(mortal.start)
+            await asyncio.to_thread(fill, mortal, topic, ["c"])
             async with asyncio.timeout(20):
                 assert ids(await reading) == ["c"]
 
-    async def test_stop_is_prompt_while_the_broker_is_away(self, make_broker: Callable[[], Broker], topic: str) -> None:
-        broker = make_broker()
-        broker.create_topic(topic)
-        async with opened(options_for(broker, topic, follow=True, stuck_ms=2000)) as source:
-            broker.kill()
+    async def test_stop_is_prompt_while_the_broker_is_away(self, mortal: Broker, topic: str) -> None:
+        mortal.create_topic(topic)
+        async with opened(options_for(mortal, topic, follow=True, stuck_ms=2000)) as source:
+            mortal.kill()
             reading = asyncio.ensure_future(source.read(10))
             await asyncio.sleep(1.3)
             source.stop()

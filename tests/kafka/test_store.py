@@ -178,13 +178,12 @@ def test_foreign_index_is_refused(broker: Broker, topic: str, make: Make):
         make().snapshots()
 
 
-def test_absent_broker_is_away(make_broker: Callable[..., Broker]):
-    broker = make_broker()
-    broker.create_topic("state", 1, COMPACT)
-    store = KafkaStore(options(broker, "state", request_timeout_ms=2000), Seat())
+def test_absent_broker_is_away(mortal: Broker, topic: str):
+    mortal.create_topic(topic, 1, COMPACT)
+    store = KafkaStore(options(mortal, topic, request_timeout_ms=2000), Seat())
     store.open(fresh=False)
     store.save_snapshot(1, b"one")
-    broker.kill()
+    mortal.kill()
     with pytest.raises(AwayError):
         store.save_snapshot(2, b"two")
     with pytest.raises(AwayError):
@@ -192,7 +191,7 @@ def test_absent_broker_is_away(make_broker: Callable[..., Broker]):
     began = time.monotonic()
     store.close()
     assert time.monotonic() - began < 6
-    broker.restart()
+    mortal.restart()
     store.open(fresh=False)
     assert store.snapshots() in ([1], [1, 2])
     assert store.load_snapshot(1) == b"one"

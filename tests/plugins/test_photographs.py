@@ -177,19 +177,14 @@ def test_the_card_tells_what_training_did(fitted: Path) -> None:
     assert f"| kappa0 | {before:.6g} | {after:.6g} |" in (fitted / "card.md").read_text()
 
 
-def test_the_same_photographs_elsewhere_give_the_same_model(tmp_path: Path, fitted: Path) -> None:
-    show(tmp_path / "others" / "again", KNOWN, SUPPORT)
-    speciate(tmp_path, "fit", tmp_path / "others" / "again", "--out", "again.model", "-s", EPOCHS)
-    first, second = Bundle.load(fitted).manifest, Bundle.load(tmp_path / "again.model").manifest
-    assert second.fingerprint == first.fingerprint
-    assert second.card.support.sha256 == first.card.support.sha256
-    assert training(tmp_path / "again.model").epochs == training(fitted).epochs
-
-
-def test_killed_while_it_trains_it_goes_on_to_the_same_model(place: Path, fitted: Path) -> None:
-    fit = ("fit", "support", "--out", "killed.model", "-s", EPOCHS)
-    work = place / "killed.model.part" / "trainer"
-    with subprocess.Popen(command(*fit), cwd=place, env=environment(), stderr=subprocess.DEVNULL) as process:
+@pytest.fixture(scope="module")
+def again(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+    """A model of the same photographs elsewhere, killed while it trained and gone on with; its seconds until then."""
+    folder = tmp_path_factory.mktemp("again")
+    show(folder / "others" / "again", KNOWN, SUPPORT)
+    fit = ("fit", folder / "others" / "again", "--out", "again.model", "-s", EPOCHS)
+    work = folder / "again.model.part" / "trainer"
+    with subprocess.Popen(command(*fit), cwd=folder, env=environment(), stderr=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + PATIENCE
         while not (work / "checkpoint.safetensors").exists():
             assert process.poll() is None
@@ -199,11 +194,23 @@ def test_killed_while_it_trains_it_goes_on_to_the_same_model(place: Path, fitted
     assert process.returncode == -9, "it was done before it could be killed"
     kept = json.loads((work / "activations.json").read_bytes())
     assert kept["images"] == 32
-    speciate(place, *fit)
-    assert Bundle.load(place / "killed.model").manifest.fingerprint == Bundle.load(fitted).manifest.fingerprint
-    # Seconds are never the same again, so these were not spent twice.
-    assert training(place / "killed.model").trunk_seconds == kept["seconds"]
+    speciate(folder, *fit)
     assert not work.parent.exists()
+    return folder / "again.model", kept["seconds"]
+
+
+def test_the_same_photographs_elsewhere_give_the_same_model(fitted: Path, again: tuple[Path, float]) -> None:
+    model, _ = again
+    first, second = Bundle.load(fitted).manifest, Bundle.load(model).manifest
+    assert second.fingerprint == first.fingerprint
+    assert second.card.support.sha256 == first.card.support.sha256
+    assert training(model).epochs == training(fitted).epochs
+
+
+def test_killed_while_it_trains_it_goes_on_from_there(again: tuple[Path, float]) -> None:
+    model, seconds = again
+    # Seconds are never the same again, so these were not spent twice.
+    assert training(model).trunk_seconds == seconds
 
 
 def test_exported_it_decides_the_same_without_torch(place: Path, exported: Path, answers: dict[str, Answer]) -> None:

@@ -47,10 +47,20 @@ def config(made):
     return made
 
 
+@pytest.fixture(scope="module")
+def run_once(made, tmp_path_factory):
+    """What a run to the end says, and a copy of all that it leaves."""
+    shutil.rmtree(made.parent / "out", ignore_errors=True)
+    done = must("run", made)
+    return done, shutil.copytree(made.parent / "out", tmp_path_factory.mktemp("ran") / "out")
+
+
 @pytest.fixture
-def ran(config):
+def ran(run_once, config):
     """A pipeline that ran to its end, and what the run said."""
-    return config, must("run", config)
+    done, left = run_once
+    shutil.copytree(left, config.parent / "out")
+    return config, done
 
 
 def report_of(done):
@@ -341,12 +351,19 @@ def test_usage_errors_come_with_the_usage(speciate):
     assert "Missing argument 'CONFIG'" in done.stderr
 
 
-@pytest.fixture
-def model(config, tmp_path):
+@pytest.fixture(scope="module")
+def fitted(made, tmp_path_factory):
     """A model of the same support set."""
+    path = tmp_path_factory.mktemp("fitted") / "m"
     options = ("-s", "density.plugin=nearest-mean", "-s", "policy.alpha=0.01")
-    must("fit", config.parent / "support.npz", "--out", tmp_path / "m", *options)
-    return tmp_path / "m"
+    must("fit", made.parent / "support.npz", "--out", path, *options)
+    return path
+
+
+@pytest.fixture
+def model(config, fitted, tmp_path):
+    """That model, to do anything with."""
+    return shutil.copytree(fitted, tmp_path / "m")
 
 
 def test_a_model_is_run_as_it_is(config, model, tmp_path):
