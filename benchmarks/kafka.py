@@ -43,10 +43,10 @@ def heads_at_once(clusters: Clusters, events: np.ndarray, count: int) -> float:
 def head_alone(clusters: Clusters, events: np.ndarray) -> float:
     """Events per second of the head, from memory."""
     head = Head.fit(*clusters.support(), density="full", policy="dp", alpha=1e-9)
-    head.decide(events[:BATCH].astype(np.float64))
+    list(head.deciding(events[:BATCH].astype(np.float64)))
     began = time.perf_counter()
     for start in range(0, len(events), BATCH):
-        head.decide(events[start : start + BATCH].astype(np.float64))
+        list(head.deciding(events[start : start + BATCH].astype(np.float64)))
     return len(events) / (time.perf_counter() - began)
 
 

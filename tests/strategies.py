@@ -77,21 +77,19 @@ traces = st.builds(
 timelines = st.builds(
     schemas.TimelineState,
     width=st.integers(1, 2**40),
-    events=arrays,
-    births=arrays,
-    categories=arrays,
-    margins=arrays,
+    parts=arrays,
+    counts=arrays,
     times=arrays,
 )
 changed_traces = st.builds(
     schemas.ChangedTraces,
     before=st.lists(traces, max_size=2),
-    sequence=counts,
     since=st.lists(st.tuples(counts, st.none() | numbers), max_size=2),
 )
 chronicles = st.builds(
     schemas.ChronicleState,
     capacity=counts,
+    seed=counts,
     timeline=timelines,
     traces=st.lists(traces, max_size=2),
     changed=st.none() | changed_traces,

@@ -5,144 +5,29 @@ centre has been.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
-from speciate.exemplars import Kept, Pictures, Sample, priority, rows_of, vector_of
+from speciate.exemplars import Kept, Pictures, priority, vector_of
 from speciate.head import Head
 from speciate.stages import Record
 from speciate.timeline import Timeline
+from speciate.trace import Changed, Trace
 from speciate.undoing import MOST_SINCE
 from speciate.universe import Universe
-from speciate_schemas import (
-    AlbumOptions,
-    Array,
-    ChangedTraces,
-    ChronicleState,
-    ImageEvent,
-    Observation,
-    TraceState,
-)
+from speciate_schemas import AlbumOptions, ChronicleState, ImageEvent, Observation
 
 TRAIL = 8
-"""Places of a centre that are kept: the first, and the newest of those behind 1, 4, 16, … events."""
+"""Most places of a centre that are kept: the first, and the newest of those behind 1, 4, 16, … events."""
+EXEMPLAR_BYTES = 400
+"""About what an exemplar takes beside its features."""
 NOTES = 256
 """Events that wait to be entered into the timeline together."""
 
 
-@dataclass
-class Trace:
-    """What one category has left. The fields are those of `TraceState`."""
-
-    id: int
-    born: int | None = None
-    born_time: float | None = None
-    seen: int = 0
-    last_sequence: int | None = None
-    last_time: float | None = None
-    activity: dict[int, int] = field(default_factory=dict)
-    sample: Sample = field(default_factory=Sample)
-    trail_sequences: list[int] = field(default_factory=list)
-    trail: list[npt.NDArray[np.float32]] = field(default_factory=list)
-    _saved: TraceState | None = None
-
-    @property
-    def exemplars(self) -> Sequence[Kept]:
-        """Those who stand for it, the first few with pictures if there are any."""
-        return self.sample.kept
-
-    def see(self, sequence: int, time: float | None, width: int) -> None:
-        """An event came."""
-        self.changed()
-        self.seen += 1
-        self.last_sequence, self.last_time = sequence, time
-        part = sequence // width
-        self.activity[part] = self.activity.get(part, 0) + 1
-
-    def changed(self) -> None:
-        """It is not what it was when it was saved."""
-        self._saved = None
-
-    def widen(self) -> None:
-        """The timeline has made one part of two."""
-        self.changed()
-        halved: dict[int, int] = {}
-        for part, count in self.activity.items():
-            halved[part // 2] = halved.get(part // 2, 0) + count
-        self.activity = halved
-
-    def mark(self, sequence: int, centre: npt.NDArray[np.float64] | None) -> None:
-        """Note where its centre is."""
-        self.changed()
-        if centre is not None:
-            self.trail_sequences.append(sequence)
-            self.trail.append(vector_of(centre))
-            if len(self.trail) > TRAIL:
-                del self.trail_sequences[1], self.trail[1]
-
-    def copy(self) -> "Trace":
-        """One that goes its own way."""
-        return replace(
-            self,
-            activity=dict(self.activity),
-            sample=Sample(self.sample.kept),
-            trail_sequences=list(self.trail_sequences),
-            trail=list(self.trail),
-        )
-
-    def state(self) -> TraceState:
-        """As it is stored. Made once for each change: most of many categories are as the last snapshot has them."""
-        if self._saved is None:
-            self._saved = TraceState(
-                id=self.id,
-                born=self.born,
-                born_time=self.born_time,
-                seen=self.seen,
-                last_sequence=self.last_sequence,
-                last_time=self.last_time,
-                activity=sorted(self.activity.items()),
-                exemplars=self.sample.state(),
-                trail_sequences=list(self.trail_sequences),
-                trail=Array.of(np.stack(self.trail)) if self.trail else None,
-            )
-        return self._saved
-
-    @classmethod
-    def from_state(cls, state: TraceState, seed: int) -> "Trace":
-        """The trace whose state this is."""
-        return cls(
-            id=state.id,
-            born=state.born,
-            born_time=state.born_time,
-            seen=state.seen,
-            last_sequence=state.last_sequence,
-            last_time=state.last_time,
-            activity=dict(state.activity),
-            sample=Sample.from_state(state.exemplars, seed),
-            trail_sequences=list(state.trail_sequences),
-            trail=[] if state.trail is None else rows_of(state.trail),
-        )
-
-
-@dataclass
-class _Changed:
-    """The traces that the last merge or forget has changed, as they were."""
-
-    before: list[Trace]
-    sequence: int
-    since: list[tuple[int, float | None]] = field(default_factory=list)
-
-    def state(self) -> ChangedTraces:
-        """As it is stored."""
-        before = [one.state() for one in self.before]
-        return ChangedTraces(before=before, sequence=self.sequence, since=list(self.since))
-
-
 class Album:
-    """How chronicles are kept: the options, and who makes pictures, for all heads of a process."""
+    """How chronicles are kept: the options, and who makes pictures, for all tasks of a process."""
 
     def __init__(self, options: AlbumOptions | None = None, pictures: Pictures | None = None) -> None:
         self.options = options or AlbumOptions()
@@ -151,7 +36,8 @@ class Album:
     def bytes_of(self, dimension: int, capacity: int) -> int:
         """About what a category takes that keeps so many exemplars."""
         pictures = min(capacity, self.options.pictures) if self.pictures else 0
-        return 4 * dimension * (capacity + TRAIL) + pictures * self.options.pixels**2 // 2
+        rows = capacity + trail(capacity)
+        return 4 * dimension * rows + EXEMPLAR_BYTES * capacity + pictures * self.options.pixels**2 // 2
 
 
 class Chronicle:
@@ -161,8 +47,9 @@ class Chronicle:
         self._head = head
         self._album = album
         self._capacity = album.options.exemplars
+        self._seed = album.options.seed
         self._notes: list[tuple[int, bool, int, float | None, float | None]] = []
-        self._changed: _Changed | None = None
+        self._changed: Changed | None = None
         self._timeline = Timeline()
         self.traces = {one.id: Trace(one.id) for one in head.categories}
         """By the numbers of the categories."""
@@ -172,12 +59,11 @@ class Chronicle:
     def from_state(cls, state: ChronicleState, head: Head, album: Album) -> Self:
         """The chronicle whose state this is; it goes on with the options there are now."""
         chronicle = cls(head, album)
-        seed = album.options.seed
+        chronicle._seed = state.seed
         chronicle._timeline = Timeline(state.timeline)
-        chronicle.traces |= {one.id: Trace.from_state(one, seed) for one in state.traces}
+        chronicle.traces |= {one.id: Trace.from_state(one, state.seed) for one in state.traces}
         if state.changed is not None:
-            before = [Trace.from_state(one, seed) for one in state.changed.before]
-            chronicle._changed = _Changed(before, state.changed.sequence, list(state.changed.since))
+            chronicle._changed = Changed.from_state(state.changed, state.seed)
         chronicle._capacity = min(chronicle._capacity, state.capacity)
         chronicle._shrink()
         return chronicle
@@ -186,6 +72,7 @@ class Chronicle:
         """Everything needed to go on exactly here; waits for pictures that are being made."""
         return ChronicleState(
             capacity=self._capacity,
+            seed=self._seed,
             timeline=self.timeline.state(),
             traces=[trace.state() for trace in self.traces.values()],
             changed=None if self._changed is None else self._changed.state(),
@@ -217,11 +104,11 @@ class Chronicle:
             self._fit_budget()
         trace = self.traces[category]
         trace.see(sequence, event.time, self._timeline.width)
-        rank = priority(sequence, self._album.options.seed)
+        rank = priority(sequence, self._seed)
         if trace.sample.wants(rank, self._capacity):
             self._take_in(trace, rank, record, event)
         if _is_power_of_four(trace.seen):
-            trace.mark(sequence, self._head.centre(category))
+            trace.mark(sequence, self._head.centre(category), trail(self._capacity))
         if self._changed is not None and self._changed.before[0].id == category:
             self._remember(sequence, event.time)
         self._notes.append((sequence, birth, self._head.size, margin, event.time))
@@ -238,7 +125,7 @@ class Chronicle:
         for part, count in gone.activity.items():
             kept.activity[part] = kept.activity.get(part, 0) + count
         kept.sample = kept.sample.joined(gone.sample, self._capacity, self._album.options.pictures)
-        kept.mark(sequence, self._head.centre(keep))
+        kept.mark(sequence, self._head.centre(keep), trail(self._capacity))
 
     def forget(self, category: int, sequence: int) -> None:
         """A category was removed."""
@@ -249,17 +136,23 @@ class Chronicle:
         self._changed = None
 
     def undo(self, shares: Sequence[int], sequence: int) -> None:
-        """The last change was taken back; `shares` says to which of two merged ones each event since then went."""
+        """The last change was taken back; `shares` says to which of two merged ones each event since then went.
+
+        Of those events, the exemplars are found again that the merged category had kept.
+        """
         changed, self._changed = self._changed, None
         if changed is not None:
             self._bring_back(changed, shares)
+        # A state from before there were chronicles remembers nothing of what the head brings back.
+        traces = {one.id: Trace(one.id) for one in self._head.categories} | self.traces
+        self.traces = dict(sorted(traces.items()))
+        self._fit_budget()
         self._count(sequence)
 
-    def _bring_back(self, changed: _Changed, shares: Sequence[int]) -> None:
+    def _bring_back(self, changed: Changed, shares: Sequence[int]) -> None:
         """Have the traces again as they were, with what came since."""
         merged = self.traces.get(changed.before[0].id)
         self.traces |= {one.id: one for one in changed.before}
-        self.traces = dict(sorted(self.traces.items()))
         if merged is None:
             return
         owners = {}
@@ -272,13 +165,13 @@ class Chronicle:
                 owners[one.sequence].sample.add(one, self._capacity, self._album.options.pictures)
 
     def _change(self, before: list[Trace], sequence: int) -> None:
-        self._changed = _Changed(before, sequence)
+        self._changed = Changed(before)
         self._count(sequence)
 
     def _count(self, sequence: int) -> None:
         """The number of categories is another one behind this control event."""
         self._reach(sequence)
-        self.timeline.resize(np.array([sequence]), np.array([self._head.size]))
+        self.timeline.resize(sequence, self._head.size)
 
     def _remember(self, sequence: int, time: float | None) -> None:
         """The merged category got another event; a merge that the head cannot undo any more is none here either."""
@@ -318,6 +211,7 @@ class Chronicle:
         for trace in self._all_traces():
             trace.changed()
             trace.sample.shrink(self._capacity, self._album.options.pictures)
+            trace.shorten(trail(self._capacity))
 
 
 class Library:
@@ -341,6 +235,11 @@ class Library:
     def states(self) -> dict[str, ChronicleState]:
         """Of each, by stream. One for every head, whether somebody has asked for it or not."""
         return {stream: self.of(stream).state() for stream in self._universe.streams}
+
+
+def trail(capacity: int) -> int:
+    """How many places of its centre a category keeps that keeps so many exemplars."""
+    return min(TRAIL, max(2, capacity))
 
 
 def _is_power_of_four(count: int) -> bool:

@@ -4,6 +4,7 @@ Each record has a priority, drawn by its number; the lowest ones are kept. So th
 restarts, and that of a union is made of those of its parts.
 """
 
+import threading
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -20,7 +21,8 @@ from speciate_schemas import Array, ExemplarsState, ImageEvent
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
-MOST_PICTURES_WAITING = 64
+MOST_WAITING = 64
+MOST_WAITING_BYTES = 32 << 20
 """Images whose pictures are still to be made; the fold waits rather than keep more of them."""
 
 Picture = Callable[[ImageEvent], bytes]
@@ -102,12 +104,15 @@ class Sample:
         """As it is stored; waits for pictures that are being made."""
         if not self.kept:
             return None
+        features = np.stack([one.features for one in self.kept])
+        for one, row in zip(self.kept, features, strict=True):
+            one.features = row  # once is enough in memory
         return ExemplarsState(
             sequences=[one.sequence for one in self.kept],
             ids=[one.id for one in self.kept],
             streams=[one.stream for one in self.kept],
             times=[one.time for one in self.kept],
-            features=Array.of(np.stack([one.features for one in self.kept])),
+            features=Array.of(features),
             thumbnails=[one.thumbnail for one in self.kept],
         )
 
@@ -126,14 +131,24 @@ class Pictures:
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pictures")
-        self._waiting: deque[Future[bytes | None]] = deque()
+        self._turn = threading.Lock()
+        self._waiting: deque[tuple[Future[bytes | None], int]] = deque()
+        self._bytes = 0
 
     def make(self, image: ImageEvent) -> "Future[bytes | None]":
-        """A picture, in a while."""
-        while self._waiting and (self._waiting[0].done() or len(self._waiting) >= MOST_PICTURES_WAITING):
-            self._waiting.popleft().result()
-        self._waiting.append(self._thread.submit(self._made, image))
-        return self._waiting[-1]
+        """A picture, in a while. Tasks share it, and wait for each other."""
+        with self._turn:
+            while self._waiting and (self._waiting[0][0].done() or self._too_much(image.image.nbytes)):
+                future, size = self._waiting.popleft()
+                future.result()
+                self._bytes -= size
+            made = self._thread.submit(self._made, image)
+            self._waiting.append((made, image.image.nbytes))
+            self._bytes += image.image.nbytes
+        return made
+
+    def _too_much(self, more: int) -> bool:
+        return len(self._waiting) >= MOST_WAITING or self._bytes + more > MOST_WAITING_BYTES
 
     def _made(self, image: ImageEvent) -> bytes | None:
         try:

@@ -166,16 +166,13 @@ class Head:
             decisions.append(decision)
         return decisions
 
-    def decide(self, batch: Matrix) -> list[Decision | FeatureError]:
+    def deciding(self, batch: Matrix) -> Iterator[Decision | FeatureError]:
         """Decide a clean batch in order; an event whose evidence overflows gets an error and teaches nothing.
 
         All events are screened at once; while walking them, the categories that could matter are scored exactly, as
-        they are by then. So the decisions, and every figure with them, are those of one at a time.
+        they are by then. So the decisions, and every figure with them, are those of one at a time, and when one comes
+        the head has learnt just so far.
         """
-        return list(self.deciding(batch))
-
-    def deciding(self, batch: Matrix) -> Iterator[Decision | FeatureError]:
-        """As `decide`, one after another: when a decision comes, the head has learnt just so far."""
         # Row by row in memory: sums over an event then have the same bits alone and among others.
         batch = np.ascontiguousarray(batch)
         for start in range(0, len(batch), SCREENED):
@@ -335,11 +332,6 @@ class Head:
     def suggests(self) -> bool:
         """Whether `merge_gains` can tell what a merge is worth."""
         return is_mergeable(self._density)
-
-    @property
-    def is_drawable(self) -> bool:
-        """Whether the categories have a place and an extent."""
-        return is_drawable(self._density)
 
     def centre(self, category: int) -> Vector | None:
         """Where a category lies, in the coordinates of the features; None if it has no place. Looks only."""

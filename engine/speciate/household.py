@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from functools import cached_property
 
 from speciate.audience import Audience
 from speciate.chronicle import Album
@@ -35,7 +36,7 @@ class Household:
         self._fitting = asyncio.Lock()
         self._fitted: HeadState | None = None
 
-    @property
+    @cached_property
     def _album(self) -> Album:
         """How chronicles are kept, with pictures if the encoder can make them."""
         options = self.resolved.config.album

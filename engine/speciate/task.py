@@ -111,7 +111,7 @@ class Task:
         )
 
     def chronicle(self, stream: str) -> Chronicle:
-        """What the categories have left for people to see that the events of a stream are assigned to."""
+        """What the categories of a stream's events have left for people to see."""
         return self._library.of(stream)
 
     def fold(self, records: Sequence[Record]) -> list[Outcome]:

@@ -4,7 +4,8 @@ When the parts are used up, two become one: so it is always the whole stream, an
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from speciate_schemas import Array, TimelineState
 PARTS = 128
 BUCKETS = 32
 """Of a histogram of margins; each is twice as wide as the one before it."""
+EVENTS, BIRTHS, SIZE, MARGINS = 0, 1, 2, 3
+"""Where the counts of a part are: events, births, the categories at its end, and from there on the histogram."""
 LOWEST = -9
 """Margins below 2 to this, in nats, are all alike: the first bucket has them."""
 
@@ -23,22 +26,21 @@ Floats = npt.NDArray[np.float64]
 
 
 class Timeline:
-    """How many events and births there were, how many categories, and how clear the decisions, part by part."""
+    """How many events and births there were, how many categories, and how clear the decisions, part by part.
+
+    Only parts in which something happened are there: of many streams, each may have come a few times.
+    """
 
     def __init__(self, state: TimelineState | None = None) -> None:
-        if state is None:
-            self.width = 1
-            """Records in one part."""
-            self._events, self._births = np.zeros(PARTS, np.int64), np.zeros(PARTS, np.int64)
-            self._categories = np.full(PARTS, -1, np.int64)
-            self._margins = np.zeros((PARTS, BUCKETS), np.int64)
-            self._times = np.full(PARTS, np.nan)
-        else:
-            self.width = state.width
-            arrays = (state.events, state.births, state.categories, state.margins, state.times)
-            self._events, self._births, self._categories, self._margins, self._times = (
-                one.numpy().copy() for one in arrays
-            )
+        self.width = 1 if state is None else state.width
+        """Records in one part."""
+        self._counts: dict[int, Integers] = {}
+        self._times: dict[int, float] = {}
+        self._state = state
+        if state is not None:
+            parts, times = state.parts.numpy().tolist(), state.times.numpy().tolist()
+            self._counts = dict(zip(parts, state.counts.numpy().astype(np.int64), strict=True))
+            self._times = {part: time for part, time in zip(parts, times, strict=True) if not math.isnan(time)}
 
     def reaches(self, sequence: int) -> bool:
         """Whether the record has a part; if not, `widen` first."""
@@ -46,39 +48,49 @@ class Timeline:
 
     def widen(self) -> None:
         """Make one part of two."""
+        self._state = None
         self.width *= 2
-        self._events, self._births = _paired(self._events), _paired(self._births)
-        self._margins = _paired(self._margins)
-        self._categories = _later(self._categories, self._categories >= 0, -1)
-        self._times = _later(self._times, ~np.isnan(self._times), np.nan)
+        before, self._counts = self._counts, {}
+        for part in sorted(before):
+            here = self._counts.setdefault(part // 2, _nothing())
+            size = before[part][SIZE]
+            here += before[part]
+            here[SIZE] = size
+        self._times = {part // 2: self._times[part] for part in sorted(self._times)}
 
     def note(self, sequences: Integers, births: Integers, categories: Integers, margins: Floats, times: Floats) -> None:
         """Take down assignments, in order; margin and time are not a number where there is none."""
+        self._state = None
         parts = sequences // self.width
-        np.add.at(self._events, parts, 1)
-        np.add.at(self._births, parts, births)
-        self.resize(sequences, categories)
-        told = ~np.isnan(margins)
-        np.add.at(self._margins, (parts[told], _buckets(margins[told])), 1)
-        timed = ~np.isnan(times)
-        where, which = _last_of_each(parts[timed])
-        self._times[where] = times[timed][which]
+        for first, end in _runs(parts):
+            part = int(parts[first])
+            here = self._counts.setdefault(part, _nothing())
+            here[EVENTS] += end - first
+            here[BIRTHS] += births[first:end].sum()
+            here[SIZE] = categories[end - 1]
+            told = margins[first:end]
+            here[MARGINS:] += np.bincount(_buckets(told[~np.isnan(told)]), minlength=BUCKETS)
+            timed = times[first:end]
+            if not np.isnan(timed).all():
+                self._times[part] = float(timed[~np.isnan(timed)][-1])
 
-    def resize(self, sequences: Integers, categories: Integers) -> None:
-        """Take down how many categories there are behind some records, in order."""
-        where, which = _last_of_each(sequences // self.width)
-        self._categories[where] = categories[which]
+    def resize(self, sequence: int, categories: int) -> None:
+        """Take down how many categories there are behind a record."""
+        self._state = None
+        self._counts.setdefault(sequence // self.width, _nothing())[SIZE] = categories
 
     def state(self) -> TimelineState:
         """Everything; later notes do not change it."""
-        return TimelineState(
-            width=self.width,
-            events=Array.of(self._events.copy()),
-            births=Array.of(self._births.copy()),
-            categories=Array.of(self._categories.copy()),
-            margins=Array.of(self._margins.copy()),
-            times=Array.of(self._times.copy()),
-        )
+        if self._state is None:
+            parts = sorted(self._counts)
+            counts = [self._counts[part] for part in parts]
+            self._state = TimelineState(
+                width=self.width,
+                parts=Array.of(np.array(parts, dtype=np.int64)),
+                counts=Array.of(np.stack(counts) if counts else np.zeros((0, MARGINS + BUCKETS), np.int64)),
+                times=Array.of(np.array([self._times.get(part, math.nan) for part in parts], dtype=np.float64)),
+            )
+        return self._state
 
 
 def quantiles(histogram: npt.NDArray[Any], probabilities: Sequence[float]) -> list[float | None]:
@@ -104,19 +116,12 @@ def _buckets(margins: Floats) -> Integers:
     return np.where(margins > 0.0, np.clip(exponents - LOWEST, 0, BUCKETS - 1), 0)
 
 
-def _last_of_each(parts: Integers) -> tuple[Integers, Integers]:
-    """The parts that occur, which are in order, and where each occurs last."""
-    if not len(parts):
-        return parts, parts
-    which = np.flatnonzero(np.append(parts[1:] != parts[:-1], True))  # the last one always is
-    return parts[which], which
+def _runs(parts: Integers) -> Iterator[tuple[int, int]]:
+    """Where each part begins and ends among records, which are in order."""
+    edges = [0, *(np.flatnonzero(parts[1:] != parts[:-1]) + 1).tolist(), len(parts)]
+    yield from pairwise(edges)
 
 
-def _paired(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    half = counts[0::2] + counts[1::2]
-    return np.concatenate([half, np.zeros_like(half)])
-
-
-def _later(values: npt.NDArray[Any], there: npt.NDArray[np.bool_], nothing: float) -> npt.NDArray[Any]:
-    half = np.where(there[1::2], values[1::2], values[0::2])
-    return np.concatenate([half, np.full_like(half, nothing)])
+def _nothing() -> Integers:
+    """The counts of a part in which nothing has happened yet."""
+    return np.zeros(MARGINS + BUCKETS, np.int64)

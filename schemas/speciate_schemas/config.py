@@ -99,9 +99,14 @@ class AlbumOptions(Strict, frozen=True):
     ] = 8
     pixels: Annotated[int, msgspec.Meta(ge=16, le=512, description="Longer side of a picture.")] = 96
     bytes: Annotated[
-        Count, msgspec.Meta(description="About what all of it may take; with many categories each keeps fewer events.")
+        Count,
+        msgspec.Meta(
+            description="About what a set of categories may keep; where they are many, each keeps fewer events."
+        ),
     ] = 32 * MEBI
-    seed: Annotated[int, msgspec.Meta(ge=0, le=2**32, description="Of the draw.")] = 0
+    seed: Annotated[
+        int, msgspec.Meta(ge=0, le=2**32, description="Of the draw. It only counts for a state that is new.")
+    ] = 0
 
 
 class ModelOptions(Strict, frozen=True):

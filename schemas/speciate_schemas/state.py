@@ -106,13 +106,16 @@ class TraceState(Stored, frozen=True, tag="trace.v1"):
 
 
 class TimelineState(Stored, frozen=True, tag="timeline.v1"):
-    """The stream in equal parts; arrays have a row a part."""
+    """The stream in equal parts, those in which something happened; arrays have a row a part."""
 
-    width: Annotated[int, msgspec.Meta(ge=1, description="Records in one part.")]
-    events: Array
-    births: Array
-    categories: Annotated[Array, msgspec.Meta(description="Categories at the end of the part; -1 where none came.")]
-    margins: Annotated[Array, msgspec.Meta(description="A histogram of margins, in powers of two.")]
+    width: Annotated[int, msgspec.Meta(ge=1, description="Records in one part; part n begins with record n · width.")]
+    parts: Annotated[Array, msgspec.Meta(description="Numbers of the parts, in order.")]
+    counts: Annotated[
+        Array,
+        msgspec.Meta(
+            description="Events, births, categories at the end of the part, and a histogram of margins by powers of 2."
+        ),
+    ]
     times: Annotated[Array, msgspec.Meta(description="Time of the last event that has one; else not a number.")]
 
 
@@ -120,7 +123,6 @@ class ChangedTraces(Stored, frozen=True, tag="changed-traces.v1"):
     """What it takes to undo the last merge or forget."""
 
     before: Annotated[list[TraceState], msgspec.Meta(description="As they were; of a merge first the one kept.")]
-    sequence: Annotated[int, msgspec.Meta(ge=0, description="Record of the control event.")]
     since: Annotated[
         list[tuple[int, float | None]],
         msgspec.Meta(description="Record and time of each event that the merged category got since."),
@@ -131,6 +133,7 @@ class ChronicleState(Stored, frozen=True, tag="chronicle.v1"):
     """What a head's categories have left for people to see."""
 
     capacity: Annotated[int, msgspec.Meta(ge=0, description="Exemplars kept of each category.")]
+    seed: Annotated[int, msgspec.Meta(ge=0, description="Of their draw.")]
     timeline: TimelineState
     traces: list[TraceState]
     changed: ChangedTraces | None = None

@@ -16,6 +16,7 @@ from speciate.chronicle import TRAIL, Album
 from speciate.exemplars import Pictures, priority
 from speciate.head import Head
 from speciate.task import Task
+from speciate.timeline import BIRTHS, EVENTS, SIZE
 from speciate.universe import Universe
 from speciate_schemas import (
     AlbumOptions,
@@ -79,10 +80,10 @@ def test_it_says_what_the_answers_say(drawn):
         chosen = sorted((one.sequence for one in got), key=priority)[:4]
         assert [one.sequence for one in trace.exemplars] == chosen
         assert [one.id for one in trace.exemplars] == [f"e{sequence}" for sequence in chosen]
-    timeline = found.timeline.state()
-    assert timeline.events.numpy().sum() == len(answers)
-    assert timeline.births.numpy().sum() == sum(one.birth for one in answers)
-    assert timeline.categories.numpy()[(len(drawn) - 1) // timeline.width] == task.universe.size
+    counts = found.timeline.state().counts.numpy()
+    assert counts[:, EVENTS].sum() == len(answers)
+    assert counts[:, BIRTHS].sum() == sum(one.birth for one in answers)
+    assert counts[-1, SIZE] == task.universe.size
 
 
 @settings(deadline=None, max_examples=30)
@@ -164,7 +165,7 @@ def test_the_trail_keeps_the_first_place_and_the_newest(monkeypatch):
     assert trace.trail_sequences == [0, 3, 15, 63]
     assert [one[0] for one in trace.trail] == [1, 4, 16, 64]
     for number in range(64, 64 + TRAIL):
-        trace.mark(number, np.zeros(3))
+        trace.mark(number, np.zeros(3), TRAIL)
     assert trace.trail_sequences[0] == 0
     assert len(trace.trail_sequences) == len(trace.trail) == TRAIL
     assert trace.trail_sequences[-1] == 63 + TRAIL
@@ -215,6 +216,38 @@ def test_a_state_without_a_chronicle_begins_one():
     assert list(again.chronicle("").traces) == [0, 1, 2]
     assert isinstance(again.fold(as_records([(2, 0)], 3))[0].answer, Assignment)
     assert again.chronicle("").traces[2].seen == 1
+
+
+@pytest.mark.parametrize("change", [MERGE, ForgetCategory(id="f", category=1)])
+def test_a_state_without_a_chronicle_can_be_undone(change):
+    task = make_task()
+    task.fold(as_records([(2, 0)] * 3))
+    apply(task, change)
+    state = task.state()
+    bare = TaskState(sequence=state.sequence, head=state.head, recent=state.recent)
+    again = Task.from_state(bare, plugins=None, per_stream=False, duplicate_window=0, locate=str, tally=task.tally)
+    apply(again, UndoLast(id="u"))
+    assert list(again.chronicle("").traces) == [0, 1, 2]
+    [outcome] = again.fold(as_records([(1, 0)], again.sequence))
+    assert outcome.answer.category == 1
+    assert again.chronicle("").traces[1].seen == 1
+
+
+def test_it_goes_on_with_the_seed_it_began_with():
+    task = make_task(AlbumOptions(exemplars=4, seed=3))
+    task.fold(as_records([(0, 0)] * 10))
+    again = Task.from_state(
+        task.state(),
+        plugins=None,
+        per_stream=False,
+        duplicate_window=0,
+        locate=str,
+        tally=task.tally,
+        album=Album(AlbumOptions(exemplars=4, seed=8)),
+    )
+    for one in (task, again):
+        one.fold(as_records([(0, 0)] * 10, 10))
+    assert bits(again.state()) == bits(task.state())
 
 
 def test_streams_with_heads_of_their_own_have_chronicles_of_their_own():

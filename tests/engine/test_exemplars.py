@@ -113,12 +113,13 @@ def test_pictures_are_made_beside_and_waited_for():
     assert Sample([one]).state().thumbnails == [b"3"]
 
 
-def test_few_images_wait_for_their_pictures(monkeypatch):
-    monkeypatch.setattr(exemplars, "MOST_PICTURES_WAITING", 4)
-    under_way, most = set(), []
+@pytest.mark.parametrize(("limit", "most"), [("MOST_WAITING", 4), ("MOST_WAITING_BYTES", 4 * len(b"image"))])
+def test_few_images_wait_for_their_pictures(monkeypatch, limit, most):
+    monkeypatch.setattr(exemplars, limit, most)
+    under_way, waiting = set(), []
 
     def picture(event):
-        most.append(len(under_way))
+        waiting.append(len(under_way))
         under_way.discard(event.id)
         return b""
 
@@ -127,8 +128,8 @@ def test_few_images_wait_for_their_pictures(monkeypatch):
         under_way.add(str(number))
         last = pictures.make(image(number))
     last.result()
-    assert max(most) <= 5
-    assert len(most) == 50
+    assert max(waiting) <= 5
+    assert len(waiting) == 50
 
 
 def test_an_image_without_a_picture_is_no_error():

@@ -182,7 +182,7 @@ def test_an_event_too_far_out_is_refused_and_teaches_nothing(event):
     before = bits(head.state())
     with pytest.raises(FeatureError, match="too far out"):
         head.step(event)
-    good, refused, also_good = head.decide(np.array([CENTRES[0], event, CENTRES[1]]))
+    good, refused, also_good = head.deciding(np.array([CENTRES[0], event, CENTRES[1]]))
     assert isinstance(refused, FeatureError)
     alone = make_head()
     assert bits([good, also_good]) == bits(alone.process(CENTRES[:2]))

@@ -6,11 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import CENTRES, as_records, bits, feature, inputs, make_head, record, split
 
+from speciate.chronicle import Album
 from speciate.errors import DecodeError, EncodeError, StateMismatchError, TooLargeError
 from speciate.plugins import installed
 from speciate.task import MESSAGE_CHARACTERS, Outcome, Task
 from speciate.universe import Universe
 from speciate_schemas import (
+    AlbumOptions,
     Answer,
     Array,
     Assignment,
@@ -36,15 +38,25 @@ def locate(sequence: int) -> str:
     return f"dead#{sequence}"
 
 
+ALBUM = Album(AlbumOptions(exemplars=4, bytes=4000))
+"""So small that with a few births each category keeps fewer exemplars: that must not depend on batches or stops."""
+
+
 def make_task(window: int = 100) -> Task:
-    return Task(Universe(make_head()), duplicate_window=window, locate=locate)
+    return Task(Universe(make_head()), duplicate_window=window, locate=locate, album=ALBUM)
 
 
 def resumed(task: Task, window: int) -> Task:
     """What the next process makes of the state, by way of bytes."""
     state = decode(encode(task.state()), TaskState)
     return Task.from_state(
-        state, plugins=installed(), per_stream=False, duplicate_window=window, locate=locate, tally=task.tally
+        state,
+        plugins=installed(),
+        per_stream=False,
+        duplicate_window=window,
+        locate=locate,
+        tally=task.tally,
+        album=ALBUM,
     )
 
 

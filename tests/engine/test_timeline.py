@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import bits
 
-from speciate.timeline import BUCKETS, PARTS, Timeline, quantiles
+from speciate.timeline import BIRTHS, BUCKETS, EVENTS, MARGINS, PARTS, SIZE, Timeline, quantiles
 
 nothing = st.just(math.nan)
 notes = st.lists(
@@ -54,16 +54,18 @@ def test_it_is_what_counting_in_the_end_gives(rows):
     sequences, births, sizes, margins, times = columns(rows)
     state = timeline.state()
     width = state.width
+    counts = dict(zip(state.parts.numpy().tolist(), state.counts.numpy(), strict=True))
+    known_times = dict(zip(state.parts.numpy().tolist(), state.times.numpy().tolist(), strict=True))
+    assert sorted(counts) == sorted(set((sequences // width).tolist())), "only where something came"
     assert width == 1 or sequences[-1] >= PARTS * width // 2, "no wider than needed"
-    for part in range(PARTS):
+    for part, row in counts.items():
         here = sequences // width == part
-        assert state.events.numpy()[part] == here.sum()
-        assert state.births.numpy()[part] == births[here].sum()
-        assert state.categories.numpy()[part] == (sizes[here][-1] if here.any() else -1)
-        assert state.margins.numpy()[part].sum() == (~np.isnan(margins[here])).sum()
+        assert row[EVENTS] == here.sum()
+        assert row[BIRTHS] == births[here].sum()
+        assert row[SIZE] == sizes[here][-1]
+        assert row[MARGINS:].sum() == (~np.isnan(margins[here])).sum()
         told = times[here][~np.isnan(times[here])]
-        expected = told[-1] if len(told) else math.nan
-        np.testing.assert_equal(state.times.numpy()[part], expected)
+        np.testing.assert_equal(known_times[part], told[-1] if len(told) else math.nan)
 
 
 def test_it_goes_on_from_its_state():
@@ -83,7 +85,7 @@ def test_quantiles_are_right_within_their_bucket(margins, probability):
     timeline = noted([(1, 0, 1, margin, math.nan) for margin in margins], 50)
     while timeline.width < 64:
         timeline.widen()
-    row = timeline.state().margins.numpy()[0]
+    row = timeline.state().counts.numpy()[0, MARGINS:]
     [found] = quantiles(row, [probability])
     exact = np.quantile(margins, probability, method="inverted_cdf")
     assert exact / 2 <= found <= exact * 2
@@ -93,8 +95,24 @@ def test_quantiles_are_right_within_their_bucket(margins, probability):
 @pytest.mark.parametrize("margin", [0.0, 1e-300, 1e300])
 def test_margins_beyond_the_buckets_are_in_the_outermost(margin):
     state = noted([(1, 0, 1, margin, math.nan)], 1).state()
-    assert state.margins.numpy()[0].argmax() == (0 if margin < 1 else BUCKETS - 1)
+    assert state.counts.numpy()[0, MARGINS:].argmax() == (0 if margin < 1 else BUCKETS - 1)
 
 
 def test_nothing_has_no_quantile():
     assert quantiles(np.zeros(BUCKETS, np.int64), [0.1, 0.9]) == [None, None]
+
+
+def test_a_stream_that_comes_seldom_takes_little():
+    rows = [(40_000, 0, 1, 1.0, math.nan)] * 3
+    assert len(bits(noted(rows, 1).state())) < 2_000
+
+
+def test_how_many_there_are_can_change_between_events():
+    timeline = noted([(1, 1, 5, 1.0, math.nan)] * 3, 3)
+    timeline.resize(2, 4)
+    timeline.resize(7, 3)
+    state = timeline.state()
+    assert state.parts.numpy().tolist() == [0, 1, 2, 7]
+    assert state.counts.numpy()[:, SIZE].tolist() == [5, 5, 4, 3]
+    timeline.widen()
+    assert timeline.state().counts.numpy()[:, SIZE].tolist() == [5, 4, 3]

@@ -95,13 +95,11 @@ _TRACE = TraceState(
 )
 _TIMELINE = TimelineState(
     width=2,
-    events=Array.of(np.array([2, 1])),
-    births=Array.of(np.array([1, 0])),
-    categories=Array.of(np.array([3, -1])),
-    margins=Array.of(np.array([[0, 2], [1, 0]])),
+    parts=Array.of(np.array([20, 52])),
+    counts=Array.of(np.array([[2, 1, 3, 0, 2], [1, 0, 3, 1, 0]])),
     times=Array.of(np.array([1700000003.5, np.inf])),
 )
-_CHANGED = ChangedTraces(before=[_TRACE], sequence=103, since=[(104, 1700000003.5), (105, None)])
+_CHANGED = ChangedTraces(before=[_TRACE], since=[(104, 1700000003.5), (105, None)])
 
 _VALUES = (
     FeatureEvent(
@@ -166,7 +164,7 @@ _VALUES = (
     _TRACE,
     _TIMELINE,
     _CHANGED,
-    ChronicleState(capacity=32, timeline=_TIMELINE, traces=[_TRACE], changed=_CHANGED),
+    ChronicleState(capacity=32, seed=7, timeline=_TIMELINE, traces=[_TRACE], changed=_CHANGED),
     TaskState(sequence=106, head=_HEAD, recent=_RECENT),
     _COMMIT,
     SnapshotManifest(

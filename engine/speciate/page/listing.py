@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from speciate.chronicle import Trace
 from speciate.head import Category
 from speciate.page.parameters import Search
 from speciate.pipeline import Inside
+from speciate.trace import Trace
 
 MOST_SEARCHES = 32
 """Whose answers are kept."""

@@ -2,9 +2,11 @@
 
 import math
 
+import numpy as np
+
 from speciate.page.listing import Listing
 from speciate.pipeline import Inside
-from speciate.timeline import PARTS, quantiles
+from speciate.timeline import BIRTHS, BUCKETS, EVENTS, MARGINS, PARTS, SIZE, quantiles
 from speciate_schemas import TimelineState
 from speciate_schemas.page import BirthMark, TimelineView
 
@@ -21,18 +23,24 @@ def timeline_view(state: TimelineState, sequence: int, listing: Listing) -> Time
     """All parts that have begun."""
     # Inputs that were rejected may lie behind the last one.
     parts = min(PARTS, -(-sequence // state.width))
-    margins = [quantiles(row, LEVELS) for row in state.margins.numpy()[:parts]]
+    there = state.parts.numpy()
+    counts = np.zeros((PARTS, MARGINS + BUCKETS), np.int64)
+    counts[:, SIZE] = -1
+    counts[there] = state.counts.numpy()
+    times = np.full(PARTS, np.nan)
+    times[there] = state.times.numpy()
+    margins = [quantiles(row[MARGINS:], LEVELS) for row in counts[:parts]]
     known = sum(row.known for row in listing.rows.values())
     return TimelineView(
         width=state.width,
         sequence=sequence,
-        events=state.events.numpy()[:parts].tolist(),
-        births=state.births.numpy()[:parts].tolist(),
-        categories=_carried(state.categories.numpy()[:parts].tolist(), known),
+        events=counts[:parts, EVENTS].tolist(),
+        births=counts[:parts, BIRTHS].tolist(),
+        categories=_carried(counts[:parts, SIZE].tolist(), known),
         margin_low=[low for low, _, _ in margins],
         margin_middle=[middle for _, middle, _ in margins],
         margin_high=[high for _, _, high in margins],
-        times=[time if math.isfinite(time) else None for time in state.times.numpy()[:parts].tolist()],
+        times=[time if math.isfinite(time) else None for time in times[:parts].tolist()],
         marks=_marks(listing),
     )
 

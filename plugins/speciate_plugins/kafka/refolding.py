@@ -245,7 +245,8 @@ class Refold:
         assert seat.mark is not None  # noqa: S101  # just made
         sequence, store = seat.mark.sequence, seat.store
         commit = Commit(sequence=sequence, source=seat.mark.source, answers=answers, dead_letters=(), tally=task.tally)
-        state = msgspec.structs.replace(task.state(), sequence=sequence)
+        # What there is to see begins anew: its records are numbered by what was learnt, not by what is answered.
+        state = msgspec.structs.replace(task.state(), sequence=sequence, chronicles={})
         store.save_snapshot(sequence, sealer(self._resolved.fold, self._resolved.versions)(commit, state))
         # Of another topic of answers, whose numbers have nothing to do with ours.
         for other in store.snapshots():

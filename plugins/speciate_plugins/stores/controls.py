@@ -2,7 +2,7 @@
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -19,13 +19,14 @@ class ControlLog:
         self._count = 0
         self._offset = 0
 
-    def send(self, data: bytes, at_least: int) -> int:
-        """Append an event; its number. `at_least` so many must be there already."""
+    def send(self, data: bytes, taken: Callable[[], int]) -> int:
+        """Append an event; its number. `taken` tells how many were taken in, which must be there."""
         with self._locked(os.O_CREAT) as descriptor:
             payloads, end = _payloads(_read(descriptor, 0))
-            if len(payloads) < at_least:
+            # Asked under the lock: whoever empties the log has emptied the places before.
+            if len(payloads) < (count := taken()):
                 raise StateDamagedError(
-                    f"{self._path} holds {len(payloads)} control events, but {at_least} were taken in: restore it from "
+                    f"{self._path} holds {len(payloads)} control events, but {count} were taken in: restore it from "
                     "a backup, or start over with --fresh"
                 )
             # Nobody else writes now, so what is not sound by now never will be: its sender was killed.

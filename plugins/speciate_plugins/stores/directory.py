@@ -105,7 +105,7 @@ class DirectoryStore:
         """See `Steerable`."""
         with _told(self._log):
             make_directory(self._path)
-            return self._controls.send(data, at_least=len(self.load_places()))
+            return self._controls.send(data, lambda: len(self.load_places()))
 
     def sent(self, start: int) -> list[bytes]:
         """See `Steerable`."""

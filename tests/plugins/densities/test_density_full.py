@@ -266,8 +266,8 @@ def test_events_far_out_are_decided_as_one_by_one_or_refused_and_never_nan(size:
     features, classes = support(0, 3)
     events = np.array([features[0], [size, -size, size], features[-1], [0.0, 0.0, -size], features[3]])
     batched, stepped = fit(features, classes, dtype=dtype), fit(features, classes, dtype=dtype)
-    decisions = batched.decide(events)
-    alone = [stepped.decide(event[np.newaxis])[0] for event in events]
+    decisions = list(batched.deciding(events))
+    alone = [next(stepped.deciding(event[np.newaxis])) for event in events]
     for one, other in zip(decisions, alone, strict=True):
         if isinstance(one, FeatureError):
             assert str(one) == str(other)
