@@ -19,6 +19,7 @@ numbers = st.floats(allow_nan=False, allow_infinity=False)
 """JSON has no NaN and no infinity, so the laws that hold in both formats are about finite numbers."""
 words = st.text(max_size=12)
 names = st.text(min_size=1, max_size=12)
+readable = names.filter(lambda text: text.isprintable() and not text.isspace())
 blobs = st.binary(max_size=40).map(memoryview)
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | numbers | words,
@@ -38,7 +39,7 @@ arrays = ndarrays.map(schemas.Array.of)
 named_arrays = st.dictionaries(words, arrays, max_size=2)
 
 common = {"id": names, "stream": words, "time": st.none() | numbers}
-renames = st.builds(schemas.RenameCategory, **common, category=counts, label=names)
+renames = st.builds(schemas.RenameCategory, **common, category=counts, label=readable)
 merges = st.builds(schemas.MergeCategories, **common, keep=counts, absorb=counts)
 forgets = st.builds(schemas.ForgetCategory, **common, category=counts)
 undos = st.builds(schemas.UndoLast, **common)

@@ -161,7 +161,7 @@ class Neighbour(Strict, frozen=True):
     label: Label
     known: Known
     count: Count
-    log_density: Annotated[float, msgspec.Meta(description="Of the other's centre under this one, in nats.")]
+    log_density: Annotated[float, msgspec.Meta(description="Of the centre of the category that is looked at under this one, in nats.")]
 
 
 class SuggestionView(Strict, frozen=True):
@@ -181,7 +181,7 @@ class CategoryView(Strict, frozen=True):
 
     card: CategoryCard
     width: Annotated[int, msgspec.Meta(description="Inputs in one part of the activity.")]
-    members: Annotated[list[MemberView], msgspec.Meta(description="A sample; empty if none is kept.")]
+    members: Annotated[list[MemberView], msgspec.Meta(description="A sample; empty if fewer than two are kept.")]
     explained: Annotated[list[float], msgspec.Meta(description="Share of the members' variance along x and y.")]
     ellipse: Annotated[
         Ellipse | None,
@@ -189,7 +189,7 @@ class CategoryView(Strict, frozen=True):
     ]
     ellipse_before: Annotated[
         Ellipse | None,
-        msgspec.Meta(description="The same of a category that has learnt nothing yet: what every new one begins with."),
+        msgspec.Meta(description="The same of a category that has learnt nothing yet: what a new category begins with."),
     ]
     trail: Annotated[list[Spot], msgspec.Meta(description="How its centre has moved, oldest first.")]
     nearest: Annotated[list[Neighbour], msgspec.Meta(description="Nearest first.")]
@@ -203,6 +203,13 @@ class Suggestions(Strict, frozen=True):
     examined: Annotated[int, msgspec.Meta(description="Categories that were compared with their nearest others.")]
 
 
+class Told(Strict, frozen=True, gc=False):
+    """An answer, and whose it is: the numbers of inputs and categories are those of a task."""
+
+    task: Annotated[int, msgspec.Meta(description="Number of the task that gave it.")]
+    answer: Annotated[Assignment | ControlApplied | Rejection, msgspec.Meta(description="As it is in the output.")]
+
+
 class Tidings(Strict, frozen=True):
     """What has happened since the last message of the stream `/api/events`.
 
@@ -210,10 +217,12 @@ class Tidings(Strict, frozen=True):
     """
 
     state: StateView
-    births: Annotated[list[Assignment], msgspec.Meta(description="Oldest first, like the next three.")]
-    controls: Annotated[list[ControlApplied], msgspec.Meta(description="What was changed by hand.")]
-    rejections: Annotated[list[Rejection], msgspec.Meta(description="The newest few.")]
-    assignments: Annotated[list[Assignment], msgspec.Meta(description="The newest few that were no births.")]
+    births: Annotated[list[Told], msgspec.Meta(description="Oldest first, like the next three.")]
+    controls: Annotated[
+        list[Told], msgspec.Meta(description="What was changed by hand, and what of that was rejected.")
+    ]
+    rejections: Annotated[list[Told], msgspec.Meta(description="Of other inputs, the newest few.")]
+    assignments: Annotated[list[Told], msgspec.Meta(description="The newest few that were no births.")]
     skipped: Annotated[int, msgspec.Meta(description="Answers that are not listed here; the sink has all.")]
 
 
