@@ -7,22 +7,23 @@ from typing import NamedTuple, TypeVar
 
 from speciate.task import Outcome
 from speciate_schemas import Assignment, ControlApplied, Rejection
+from speciate_schemas.page import Told
 
 T = TypeVar("T")
 
 MOST_NEWS = 100
-"""Births, and control events, that wait to be taken; of more the newest."""
+"""Births, and answers to control events, that wait to be taken; of more the newest."""
 MOST_OTHERS = 20
-"""Rejections, and assignments that were no births."""
+"""Rejections of other inputs, and assignments that were no births."""
 
 
 class News(NamedTuple):
     """What has happened since somebody asked last, oldest first."""
 
-    births: list[Assignment]
-    controls: list[ControlApplied]
-    rejections: list[Rejection]
-    assignments: list[Assignment]
+    births: list[Told]
+    controls: list[Told]
+    rejections: list[Told]
+    assignments: list[Told]
     skipped: int
     """Answers that are in none of them."""
 
@@ -34,28 +35,32 @@ class Audience:
     """
 
     def __init__(self) -> None:
-        self._births: deque[Assignment] = deque(maxlen=MOST_NEWS)
-        self._controls: deque[ControlApplied] = deque(maxlen=MOST_NEWS)
-        self._rejections: deque[Rejection] = deque(maxlen=MOST_OTHERS)
-        self._assignments: deque[Assignment] = deque(maxlen=MOST_OTHERS)
+        self._births: deque[Told] = deque(maxlen=MOST_NEWS)
+        self._controls: deque[Told] = deque(maxlen=MOST_NEWS)
+        self._rejections: deque[Told] = deque(maxlen=MOST_OTHERS)
+        self._assignments: deque[Told] = deque(maxlen=MOST_OTHERS)
         self._taken = 0
         self.answered = 0
         """Answers so far."""
         self.controls = 0
-        """Control events so far: behind each of them categories may have other names and numbers."""
+        """Control events that took effect so far: behind each of them categories may have other names and numbers."""
 
-    def note(self, outcomes: Sequence[Outcome]) -> None:
-        """A batch was handed to the sink."""
+    def note(self, outcomes: Sequence[Outcome], task: int) -> None:
+        """A batch of a task was handed to the sink."""
         for answer in [one for one, _ in outcomes if type(one) is not Assignment or one.birth]:
             if isinstance(answer, Assignment):
-                self._births.append(answer)
+                self._births.append(Told(task, answer))
             elif isinstance(answer, Rejection):
-                self._rejections.append(answer)
+                # Whoever has sent a control event waits for its answer: no flood of bad inputs may push that out.
+                kept = self._controls if answer.stage == "control" else self._rejections
+                kept.append(Told(task, answer))
             elif isinstance(answer, ControlApplied):
-                self._controls.append(answer)
+                self._controls.append(Told(task, answer))
                 self.controls += 1
         newest = [one for one, _ in islice(reversed(outcomes), MOST_OTHERS)]
-        self._assignments.extend(one for one in reversed(newest) if isinstance(one, Assignment) and not one.birth)
+        self._assignments.extend(
+            Told(task, one) for one in reversed(newest) if isinstance(one, Assignment) and not one.birth
+        )
         self.answered += len(outcomes)
 
     def take(self) -> News:

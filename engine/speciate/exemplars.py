@@ -54,9 +54,9 @@ class Kept(msgspec.Struct, eq=False, gc=False):
     @property
     def thumbnail(self) -> bytes | None:
         """A small JPEG, if there is one; waits for one that is being made."""
-        if isinstance(self.picture, Future):
-            self.picture = self.picture.result()
-        made: bytes | None = self.picture
+        made: Future[bytes | None] | bytes | None = self.picture  # looked at once: the page's thread may be here, too
+        if isinstance(made, Future):
+            self.picture = made = made.result()
         return made
 
     def without_picture(self) -> "Kept":

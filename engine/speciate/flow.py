@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 
 from speciate.admission import limit_size
-from speciate.audience import Audience
 from speciate.batching import EncoderStage
 from speciate.cadence import Cadence
 from speciate.channel import Channel, Overflow
@@ -54,9 +53,9 @@ class Flow:
         committer: Committer,
         instruments: TaskInstruments,
         *,
-        audience: Audience | None = None,
+        tell: Callable[[Sequence[Outcome]], None] | None = None,
     ) -> None:
-        self._audience = audience
+        self._tell = tell
         self._run = config.run
         self._parts = parts
         self.start = start
@@ -274,8 +273,8 @@ class Flow:
             self.latency.add(latencies)
             self._instruments.latency.observe_many(latencies)
             self.answered += len(emission.outcomes)
-            if self._audience is not None:
-                self._audience.note(emission.outcomes)
+            if self._tell is not None:
+                self._tell(emission.outcomes)
         self._instruments.answered(emission.before, emission.after, emission.outcomes)
         if emission.point is not None:
             await self._committer.commit(emission.point)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from structlog.contextvars import bound_contextvars
 
@@ -106,7 +107,9 @@ class TaskRun:
             if start.new:
                 state = start.task.state() if isinstance(start.task, Task) else None
                 await committer.begin(CommitPoint(0, start.commit.source, start.task.tally, state))
-            self.flow = Flow(resolved.config, parts, start, committer, instruments, audience=self._household.audience)
+            audience = self._household.audience
+            tell = None if audience is None else partial(audience.note, task=self.seat.number)
+            self.flow = Flow(resolved.config, parts, start, committer, instruments, tell=tell)
             self._tell(start, time.monotonic() - began)
             if not start.new:
                 instruments.restores.observe(time.monotonic() - began)

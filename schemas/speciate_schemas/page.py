@@ -161,7 +161,9 @@ class Neighbour(Strict, frozen=True):
     label: Label
     known: Known
     count: Count
-    log_density: Annotated[float, msgspec.Meta(description="Of the centre of the category that is looked at under this one, in nats.")]
+    log_density: Annotated[
+        float, msgspec.Meta(description="Of the centre of the category that is looked at under this one, in nats.")
+    ]
 
 
 class SuggestionView(Strict, frozen=True):
@@ -189,7 +191,9 @@ class CategoryView(Strict, frozen=True):
     ]
     ellipse_before: Annotated[
         Ellipse | None,
-        msgspec.Meta(description="The same of a category that has learnt nothing yet: what a new category begins with."),
+        msgspec.Meta(
+            description="The same of a category that has learnt nothing yet: what a new category begins with."
+        ),
     ]
     trail: Annotated[list[Spot], msgspec.Meta(description="How its centre has moved, oldest first.")]
     nearest: Annotated[list[Neighbour], msgspec.Meta(description="Nearest first.")]

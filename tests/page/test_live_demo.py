@@ -131,7 +131,7 @@ def test_a_person_names_and_merges_what_was_found_and_it_stays_so(demo, new_page
 
     number = rename_newest(page, NAME)
     assert page.title() != "run", "a name is shown, never run"
-    assert page.locator("#plane ellipse").first.is_visible()
+    page.wait_for_selector("#plane ellipse", timeout=PATIENCE)
     keep, absorb = merge_suggested(page, number)
 
     page.goto(f"{page.url.partition('#')[0]}#/categories/{number}")

@@ -8,6 +8,8 @@ from speciate.errors import ConfigError
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 BACKLOG = 64
+TOKEN_CHARACTERS = 16
+"""A token has at least so many where others can guess at it."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,12 @@ def listen(address: str, token: str | None) -> Place:
         raise ConfigError(
             f"--page-address {address} can be reached from other machines: set SPECIATE_PAGE_TOKEN to a secret that "
             "every request must bring along, or use 127.0.0.1"
+        )
+    if token is not None and len(token) < TOKEN_CHARACTERS and not place.is_loopback:
+        place.listening.close()
+        raise ConfigError(
+            f"--page-address {address} can be reached from other machines: SPECIATE_PAGE_TOKEN has {len(token)} "
+            f"characters and needs {TOKEN_CHARACTERS} or more, drawn at random, or use 127.0.0.1"
         )
     return place
 

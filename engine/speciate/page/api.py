@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from speciate.errors import OperatorError, UnknownCategoryError
+from speciate.errors import OperatorError
+from speciate.exemplars import Kept
 from speciate.page import parameters
 from speciate.page.cards import Traced, card, copy_traces
 from speciate.page.category import category_view
@@ -17,9 +18,9 @@ from speciate.page.feed import Feed
 from speciate.page.keeping import Keeping
 from speciate.page.listing import Listing, copy_rows, listing_of
 from speciate.page.parameters import body, number
-from speciate.page.pictures import Pictures, Thumbnail
+from speciate.page.pictures import Pictures, Thumbnail, finished
 from speciate.page.refusals import RefusedError
-from speciate.page.subject import Subject, Where
+from speciate.page.subject import Subject, Where, no_category
 from speciate.page.suggestions import Suggester
 from speciate.page.timelines import copy_timeline, timeline_view
 from speciate.pipeline import Inside
@@ -81,6 +82,7 @@ class Api:
         numbers = tuple(row.id for row in rows)
         look = partial(self._subject.look, where, partial(copy_traces, numbers=numbers))
         traces = await self._traces.get((self._now(where), numbers), look) if numbers else {}
+        await finished(one for traced in traces.values() for one in traced.exemplars)
         cards = [card(where, row, traces[row.id], self._pictures) for row in rows if row.id in traces]
         found = CategoryPage(total=len(listing.rows), matching=len(matching), offset=wanted.offset, categories=cards)
         return _json(found)
@@ -99,7 +101,9 @@ class Api:
         """A picture of an exemplar."""
         given = parameters.parameters(request, parameters.Picture)
         where, category, sequence = _where(given), number(request, "category"), number(request, "sequence")
-        found = self._pictures.find(where, sequence)
+        if category not in (await self._listing(where)).rows:
+            raise no_category(category)
+        found = self._pictures.find(where, category, sequence)
         if found is None or given.v != found.version:
             found = await self._look_for(where, category, sequence)
         # Its address is its own as long as that names the version: the browser need not ask again.
@@ -143,7 +147,7 @@ class Api:
 
         gone = await self._subject.look(where, missing)
         if gone:
-            raise UnknownCategoryError(f"there is no category {gone[0]}: it was merged, forgotten or never born")
+            raise no_category(gone[0])
 
     async def _listing(self, where: Where) -> Listing:
         async def make() -> Listing:
@@ -152,12 +156,13 @@ class Api:
         return await self._listings.get(self._now(where), make)
 
     async def _look_for(self, where: Where, category: int, sequence: int) -> Thumbnail:
-        def exemplar(inside: Inside) -> Any:
+        def exemplar(inside: Inside) -> Kept | None:
             trace = inside.chronicle.traces.get(category)
             return next((one for one in trace.exemplars if one.sequence == sequence), None) if trace else None
 
-        one = await self._subject.look(where, exemplar)
-        found = None if one is None else self._pictures.keep(where, one)
+        one: Kept | None = await self._subject.look(where, exemplar)
+        await finished([] if one is None else [one])
+        found = None if one is None else self._pictures.keep(where, category, one)
         if found is None:
             raise RefusedError(404, "unknown", f"category {category} has no picture of record {sequence}")
         return found

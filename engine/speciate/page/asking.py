@@ -43,6 +43,8 @@ class Question(Generic[T]):
         answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
         def call() -> None:
+            if not answer.set_running_or_notify_cancel():
+                return  # the page has ended meanwhile
             try:
                 answer.set_result(self._function())
             except Exception as error:  # noqa: BLE001  # for whoever asked

@@ -13,9 +13,6 @@ MEDIA_TYPES = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
-    "png": "image/png",
-    "woff2": "font/woff2",
-    "webmanifest": "application/manifest+json",
 }
 INDEX = "index.html"
 

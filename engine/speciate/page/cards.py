@@ -8,8 +8,8 @@ from speciate.exemplars import Kept
 from speciate.page.listing import Row
 from speciate.page.pictures import Pictures
 from speciate.page.subject import Where
+from speciate.page.timelines import parts_so_far
 from speciate.pipeline import Inside
-from speciate.timeline import PARTS
 from speciate_schemas.page import CategoryCard
 
 EXEMPLARS = 8
@@ -31,8 +31,7 @@ def copy_traces(inside: Inside, numbers: Sequence[int], most: int = EXEMPLARS) -
     """On the head's thread: some categories by number; those that are gone are left out."""
     chronicle, head = inside.chronicle, inside.head
     width = chronicle.timeline.width
-    # Inputs that were rejected may lie behind the last part.
-    parts = min(PARTS, -(-inside.sequence // width))
+    parts = parts_so_far(inside.sequence, width)
     return {
         number: Traced(head.spread(number), list(trace.exemplars[:most]), dict(trace.activity), width, parts)
         for number in numbers

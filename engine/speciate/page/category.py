@@ -8,12 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from speciate.errors import UnknownCategoryError
 from speciate.page.cards import Traced, card, copy_traces
 from speciate.page.listing import Listing
-from speciate.page.pictures import Pictures
+from speciate.page.pictures import Pictures, finished
 from speciate.page.plane import Plane, plane_of
-from speciate.page.subject import Subject, Where
+from speciate.page.subject import Subject, Where, no_category
 from speciate.page.suggestions import views
 from speciate.pipeline import Inside
 from speciate.stages import Extent
@@ -46,8 +45,9 @@ async def category_view(
     """All about a category; raises `UnknownCategoryError` if there is none of this number."""
     row = listing.rows.get(number)
     if row is None:
-        raise UnknownCategoryError(f"there is no category {number}: it was merged, forgotten or never born")
+        raise no_category(number)
     traced, sequences, trail, sequence = await subject.look(where, partial(_copy, number=number))
+    await finished(traced.exemplars)
     plane = plane_of([one.features for one in traced.exemplars])
     drawn = None if plane is None else await subject.look(where, partial(_draw, number=number, plane=plane))
     around = await subject.look(where, partial(_look_around, number=number))
@@ -78,7 +78,7 @@ def _copy(inside: Inside, number: int) -> tuple[Traced, list[int], list[npt.NDAr
     """On the head's thread: what it has left."""
     traced = copy_traces(inside, [number], MEMBERS).get(number)
     if traced is None:
-        raise UnknownCategoryError(f"there is no category {number}: it was merged, forgotten or never born")
+        raise no_category(number)
     trace = inside.chronicle.traces[number]
     return traced, list(trace.trail_sequences), list(trace.trail), inside.sequence
 

@@ -15,8 +15,7 @@ from speciate.page.overview import Overview
 from speciate.page.protocol import CONNECTION, BoundedProtocol
 from speciate.page.refusals import RefusedError
 from speciate.page.subject import Subject
-from speciate_schemas import Assignment, ControlApplied
-from speciate_schemas.page import StateView, Tidings
+from speciate_schemas.page import StateView, Tidings, Told
 
 MOST_STREAMS = 128
 SECONDS = 1.0
@@ -33,8 +32,8 @@ class Feed:
     def __init__(self, subject: Subject, overview: Overview) -> None:
         self._subject = subject
         self._overview = overview
-        self._births: deque[Assignment] = deque(maxlen=MOST_NEWS)
-        self._controls: deque[ControlApplied] = deque(maxlen=MOST_NEWS)
+        self._births: deque[Told] = deque(maxlen=MOST_NEWS)
+        self._controls: deque[Told] = deque(maxlen=MOST_NEWS)
         self._state: StateView | None = None
         self._greeting: bytes | None = None
         self._failed = False
@@ -48,6 +47,7 @@ class Feed:
             began = asyncio.get_running_loop().time()
             try:
                 await self._tell()
+                self._failed = False
             except Exception as error:  # noqa: BLE001  # whatever it is, the others may still ask
                 # Said once, or a log would fill with it.
                 (log.debug if self._failed else log.error)("the page cannot tell how it is", exc_info=error)
@@ -76,7 +76,7 @@ class Feed:
                 one.push(message)
 
     async def greeting(self) -> bytes:
-        """What somebody is told who begins to listen: the state, and the newest births and control events."""
+        """What somebody is told who begins to listen: the state, the newest births, and what was done by hand."""
         state = await self.state()
         if self._greeting is None:
             self._greeting = _message(state, News(list(self._births), list(self._controls), [], [], 0))
@@ -100,8 +100,9 @@ class Feed:
             greeting = f"retry: {RETRY_SECONDS * 1000}\n".encode() + await self.greeting()
             await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
             await send({"type": "http.response.body", "body": greeting, "more_body": True})
-            connection.begin_stream()
-            self.streams.add(connection)
+            if not connection.is_gone:
+                connection.begin_stream()
+                self.streams.add(connection)
             while (await receive())["type"] != "http.disconnect":
                 pass
         finally:

@@ -5,19 +5,23 @@ import asyncio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from speciate.logs import get_logger
 from speciate.page.address import Place, host_of
 from speciate.page.parameters import BODY_BYTES
+from speciate.page.protocol import CONNECTION, BoundedProtocol
 from speciate.page.refusals import Refusals, RefusedError
 from speciate.page.sessions import Sessions
 
 METHODS = ("GET", "HEAD")
 POSTED = ("/api/control", "/session")
 """What is written to; everything else is only read."""
+PROBES = ("/live", "/ready", "/metrics")
+"""What machines ask for."""
 PACE_SECONDS = 0.005
 """Requests are taken no faster than this, one after another: whoever hammers takes his own time, not the pipeline's."""
 BURST_SECONDS = 1.0
 """As many as fit into this time are taken at once, if there were none before: a gallery is many pictures."""
+QUEUE_SECONDS = 1.0
+"""Nobody is let wait for longer."""
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -29,7 +33,22 @@ HEADERS = {
 }
 """Of every answer that does not say otherwise."""
 
-log = get_logger(__name__)
+
+class Pace:
+    """Takes requests one after another."""
+
+    def __init__(self) -> None:
+        self._free_at = 0.0
+
+    async def take_turn(self) -> None:
+        """Wait for it; raises `RefusedError` at once if too many wait already."""
+        now = asyncio.get_running_loop().time()
+        turn = max(now - BURST_SECONDS, self._free_at + PACE_SECONDS)
+        if turn - now > QUEUE_SECONDS:
+            raise _refused(503, "crowded", "too many ask at once: try later", {"Retry-After": "2"})
+        self._free_at = turn
+        if turn > now:
+            await asyncio.sleep(turn - now)
 
 
 class Guard:
@@ -40,11 +59,15 @@ class Guard:
         self._place = place
         self._sessions = sessions
         self._refusals = refusals
-        self._free_at = 0.0
+        # Apart, so that nobody without the token keeps those waiting who have it, and no browser a probe.
+        self._strangers, self._probes, self._others = Pace(), Pace(), Pace()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application."""
-        await self._take_turn()
+        connection: BoundedProtocol = scope["extensions"][CONNECTION]
+        refused = await self._refusal(scope, connection)
+        if connection.is_gone:
+            return
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -53,30 +76,39 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        try:
-            self._check(scope)
-        except RefusedError as error:
-            self._refusals.note(error.reason, client=(scope.get("client") or ("",))[0])
-            await error.response(scope["path"])(scope, receive, send_with_headers)
+        if refused is not None:
+            await refused.response(scope["path"])(scope, receive, send_with_headers)
             return
         try:
             await self._app(scope, receive, send_with_headers)
-        except Exception:
-            log.exception("the page failed to answer", path=scope["path"])
+        except Exception as error:
+            self._refusals.failed(error, scope["path"])
             raise
 
-    async def _take_turn(self) -> None:
-        now = asyncio.get_running_loop().time()
-        self._free_at = max(now - BURST_SECONDS, self._free_at + PACE_SECONDS)
-        if self._free_at > now:
-            await asyncio.sleep(self._free_at - now)
+    async def _refusal(self, scope: Scope, connection: BoundedProtocol) -> RefusedError | None:
+        """What is wrong with a request, if anything is, when its turn has come."""
+        headers, found = Headers(scope=scope), None
+        admitted = self._sessions.admits(headers.get("authorization", ""), headers.get("cookie", ""))
+        connection.is_known = admitted and self._sessions.are_needed
+        pace = self._strangers if not admitted else self._probes if scope["path"] in PROBES else self._others
+        try:
+            self._check(scope, headers, admitted=admitted)
+        except RefusedError as error:
+            pace, found = self._strangers, error
+        try:
+            await pace.take_turn()
+        except RefusedError as error:
+            found = error
+        if found is not None:
+            self._refusals.note(found.reason, client=(scope.get("client") or ("",))[0])
+        return found
 
-    def _check(self, scope: Scope) -> None:
+    def _check(self, scope: Scope, headers: Headers, *, admitted: bool) -> None:
         """Refuse what is wrong with a request; the token comes first, so that a stranger learns nothing else."""
-        headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
+        path, method = scope["path"], scope["method"]
         # The page itself says nothing: it must be there for whoever has the token to bring it along.
         public = path in ("/", "/session") or path.startswith("/assets/")
-        if not public and not self._sessions.admits(headers.get("authorization", ""), headers.get("cookie", "")):
+        if not public and not admitted:
             text = "a token is needed: Authorization: Bearer …, or a session"
             raise _refused(401, "token", text, {"WWW-Authenticate": "Bearer"})
         host = headers.get("host", "")

@@ -81,13 +81,17 @@ class Live:
 
         async with self._budget.turn(leaving=leaving):
             try:
-                return await self._there(self._pipeline.look_into(where.task, where.stream, timed), "come to it")
+                return await self._there(
+                    self._pipeline.look_into(where.task, where.stream, timed), "come to it: try again"
+                )
             finally:
                 self._budget.spend(spent)
 
     async def send(self, task: int, control: Control) -> str:
         """See `Subject`."""
-        return await self._there(self._pipeline.send(task, control), "sent it, but may yet")
+        return await self._there(
+            self._pipeline.send(task, control), "sent it, but may yet: look before you send it again"
+        )
 
     async def _there(self, coroutine: Coroutine[Any, Any, T], doing: str) -> T:
         """What a coroutine on the pipeline's loop comes to."""
@@ -95,7 +99,7 @@ class Live:
         try:
             return await asyncio.wait_for(asyncio.wrap_future(answer), PATIENCE_SECONDS)
         except TimeoutError as error:
-            raise StuckError(f"for {PATIENCE_SECONDS:g} s the pipeline has not {doing}: try again") from error
+            raise StuckError(f"for {PATIENCE_SECONDS:g} s the pipeline has not {doing}") from error
 
     def _read(self) -> _Reading:
         """On the pipeline's loop."""

@@ -38,7 +38,7 @@ class Overview:
         """How it is now, and the categories there were a moment ago."""
         state = await self._subject.state()
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look_around())
+            self._looking = asyncio.create_task(self._look_around(running=state.running))
         await asyncio.wait({self._looking}, timeout=PATIENCE_SECONDS)
         universes = [
             UniverseSummary(
@@ -53,14 +53,16 @@ class Overview:
         suggests = any(brief.suggests for brief in self._briefs.values())
         return msgspec.structs.replace(state, universes=universes[:MOST_UNIVERSES], suggests=suggests)
 
-    async def _look_around(self) -> None:
+    async def _look_around(self, *, running: bool) -> None:
         """Those not seen yet first, then the ones seen longest ago, which come first in the dictionary."""
         try:
             there = (await self._subject.universes())[:MOST_UNIVERSES]
             for gone in self._briefs.keys() - set(there):
                 del self._briefs[gone]
             new = [where for where in there if where not in self._briefs]
-            for where in [*new, *self._briefs][:LOOKS]:
+            # What does not run stays as it is.
+            old = self._briefs if running else ()
+            for where in [*new, *old][:LOOKS]:
                 brief = await self._subject.look(where, _brief)
                 self._briefs.pop(where, None)
                 self._briefs[where] = brief

@@ -22,7 +22,8 @@ CONNECTION = "speciate.connection"
 class BoundedProtocol(H11Protocol):
     """Uvicorn's, with a deadline for each request; one connection too many costs the oldest its place.
 
-    The oldest, and not the newest: a probe that asks and leaves gets through among any number who only hold on.
+    The oldest, and not the newest: a probe that asks and leaves gets through among any number who only hold on. And one
+    of a stranger before any of somebody who has shown the token.
     A connection that has become a stream is excepted: it lasts as long as its reader takes what is sent.
     """
 
@@ -36,6 +37,8 @@ class BoundedProtocol(H11Protocol):
         """When it was made."""
         self.streams = False
         """Whether its answer has no end."""
+        self.is_known = False
+        """Whether the token was shown on it."""
 
     async def _apply(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["extensions"] = {**scope.get("extensions", {}), CONNECTION: self}
@@ -48,10 +51,12 @@ class BoundedProtocol(H11Protocol):
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.since = self.loop.time()
         self._arm()
-        ours = [one for one in self.connections if isinstance(one, BoundedProtocol) and not one.streams]
-        if len(ours) > MOST_CONNECTIONS:
-            self._refusals.note("crowded", connections=len(ours))
-            min(ours, key=lambda one: one.since).give_up()
+        others = [
+            one for one in self.connections if isinstance(one, BoundedProtocol) and one is not self and not one.streams
+        ]
+        if len(others) >= MOST_CONNECTIONS:
+            self._refusals.note("crowded", connections=len(others) + 1)
+            min(others, key=lambda one: (one.is_known, one.since)).give_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
@@ -84,9 +89,14 @@ class BoundedProtocol(H11Protocol):
         self._disarm()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_BYTES)
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody is there any more to be answered."""
+        return self.transport.is_closing()
+
     def push(self, data: bytes) -> None:
         """Send a piece of a stream. Never waits: a reader who leaves too much lying is given up."""
-        if self.transport.is_closing():
+        if self.is_gone:
             return
         if self.transport.get_write_buffer_size() > STREAM_BYTES:
             self._too_slow()

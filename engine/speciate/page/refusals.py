@@ -35,6 +35,7 @@ class Refusals:
     def __init__(self, instruments: Instruments) -> None:
         self._instruments = instruments
         self._told: set[str] = set()
+        self._failures: set[type[Exception]] = set()
 
     def note(self, reason: str, **details: object) -> None:
         """Count a refusal; `reason` is one of a few, and `details` are told with the first of its kind."""
@@ -42,3 +43,10 @@ class Refusals:
         if reason not in self._told:
             self._told.add(reason)
             log.warning("a request to the page was refused; others like it are only counted", reason=reason, **details)
+
+    def failed(self, error: Exception, path: str) -> None:
+        """Count a request that the page itself failed to answer; told once a type of error."""
+        self._instruments.value("speciate_page_refusals_total", "failed").add()
+        if type(error) not in self._failures:
+            self._failures.add(type(error))
+            log.error("the page failed to answer; others like it are only counted", path=path[:256], exc_info=error)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import uvicorn
 
 from speciate.logs import get_logger
-from speciate.page.address import Place, listen
+from speciate.page.address import BACKLOG, Place, listen
 from speciate.page.app import Page
 from speciate.page.guard import Guard
 from speciate.page.protocol import BoundedProtocol
@@ -48,6 +48,7 @@ def _settings(guard: Guard, refusals: Refusals) -> uvicorn.Config:
         guard,
         http=functools.partial(BoundedProtocol, refusals),  # type: ignore[arg-type]  # uvicorn only calls it
         ws="none",
+        backlog=BACKLOG,  # or it accepts so many in one go that none of them is heard
         lifespan="off",
         h11_max_incomplete_event_size=HEADER_BYTES,
         server_header=False,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar
 
 from speciate.audience import Audience
+from speciate.errors import UnknownCategoryError
 from speciate.instruments import Instruments
 from speciate.pipeline import Inside
 from speciate_schemas import Control
@@ -18,6 +19,11 @@ class Where(NamedTuple):
     task: int
     stream: str | None
     """None where all streams of the task share them."""
+
+
+def no_category(number: int) -> UnknownCategoryError:
+    """What is raised where there is none of this number."""
+    return UnknownCategoryError(f"there is no category {number}: it was merged, forgotten or never born")
 
 
 class Subject(Protocol):

@@ -17,6 +17,8 @@ MOST = 20
 MOST_EXAMINED = 200
 """Categories that are compared with their nearest; of more those that events came to last."""
 FRESH_SECONDS = 30.0
+MOST_SETS = 16
+"""Sets of categories whose examinations are kept; the one asked about longest ago gives way."""
 PATIENCE_SECONDS = 2.0
 """Who asks waits so long for all of them, and is then told what was found so far."""
 
@@ -70,14 +72,13 @@ class Suggester:
         now, controls = asyncio.get_running_loop().time(), self._subject.audience.controls
         when, before, last = self._last.get(where, (0.0, -1, None))
         if last is not None and before == controls and (not last.running.done() or now - when < FRESH_SECONDS):
+            self._last[where] = self._last.pop(where)
             return last
-        if last is not None:
-            last.running.cancel()
+        given_up = [where] if last is not None else list(self._last)[: len(self._last) + 1 - MOST_SETS]
+        for one in given_up:
+            self._last.pop(one)[2].running.cancel()
         new = Examination(self._subject, where, candidates(listing.rows.values()))
-        # One set at a time is looked at by people: the others are let go of.
-        for _, _, other in self._last.values():
-            other.running.cancel()
-        self._last = {where: (now, controls, new)}
+        self._last[where] = (now, controls, new)
         return new
 
 

@@ -14,6 +14,11 @@ MOST_MARKS = 200
 LEVELS = (0.1, 0.5, 0.9)
 
 
+def parts_so_far(sequence: int, width: int) -> int:
+    """Parts of a timeline that have begun; inputs that were rejected may lie behind the last of them."""
+    return min(PARTS, -(-sequence // width))
+
+
 def copy_timeline(inside: Inside) -> tuple[TimelineState, int]:
     """On the head's thread."""
     return inside.chronicle.timeline.state(), inside.sequence
@@ -21,8 +26,7 @@ def copy_timeline(inside: Inside) -> tuple[TimelineState, int]:
 
 def timeline_view(state: TimelineState, sequence: int, listing: Listing) -> TimelineView:
     """All parts that have begun."""
-    # Inputs that were rejected may lie behind the last one.
-    parts = min(PARTS, -(-sequence // state.width))
+    parts = parts_so_far(sequence, state.width)
     there = state.parts.numpy()
     counts = np.zeros((PARTS, MARGINS + BUCKETS), np.int64)
     counts[:, SIZE] = -1

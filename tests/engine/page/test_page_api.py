@@ -1,11 +1,14 @@
 """Every route, of a pipeline that runs and of the state that it left: the same answers, and each just its struct."""
 
+import asyncio
+
 import msgspec
 import numpy as np
 import pytest
 from open_pages import RunningPage, ShownPage, feature_tree, image_tree, stopped_of
 from worlds import json_lines, stream
 
+from speciate.page.overview import Overview
 from speciate_schemas.page import (
     CategoryPage,
     CategoryView,
@@ -240,6 +243,34 @@ def pictures(page):
             found[exemplar.id] = answer.content
     assert page.client.get("/api/thumbnails/0/999999").status_code == 404
     return found
+
+
+def test_a_picture_is_its_category_s_and_goes_with_it(tmp_path):
+    with RunningPage(image_tree(tmp_path)) as live:
+        live.answered(24)
+        first, second = told(live, "/api/categories", CategoryPage, sort="id", order="asc").categories[:2]
+        address = first.exemplars[0].thumbnail
+        another = address.replace(f"/{first.id}/", f"/{second.id}/")
+        assert (live.client.get(address).status_code, live.client.get(another).status_code) == (200, 404)
+        control = {"type": "forget.v1", "id": "f", "category": first.id}
+        assert live.client.post("/api/control", json={"control": control}).status_code == 202
+        live.until(lambda: live.client.get(address).status_code == 404)
+        assert live.client.get(second.exemplars[0].thumbnail).status_code == 200
+
+
+def test_what_does_not_run_is_looked_at_once(tmp_path):
+    tree = feature_tree(tmp_path, run={"universe": "stream"})
+    with RunningPage(tree) as live:
+        live.answered(120)
+    stopped, looks = stopped_of(tree), []
+    look = stopped.look
+    stopped.look = lambda where, function: looks.append(where) or look(where, function)
+
+    async def asked():
+        overview = Overview(stopped)
+        return [await overview.state() for _ in range(4)][-1]
+
+    assert sorted(one.stream for one in asyncio.run(asked()).universes) == sorted(where.stream for where in looks)
 
 
 def test_a_universe_a_stream_is_asked_for_by_its_name(tmp_path):

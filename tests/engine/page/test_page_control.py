@@ -118,6 +118,9 @@ def test_a_head_that_is_busy_is_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(live_page, "PATIENCE_SECONDS", 0.2)
     with RunningPage(feature_tree(tmp_path, 50)) as live:
         live.until(lambda: live.client.get("/api/state").json()["universes"])
+        live.pipeline.send = lambda *_: asyncio.sleep(1.0)
+        answer = live.client.post("/api/control", json={"control": RENAME})
+        assert (answer.status_code, "look before you send it again" in answer.json()["error"]) == (503, True)
         look = live.pipeline.look_into(0, None, lambda _: time.sleep(2.0))
         busy = asyncio.run_coroutine_threadsafe(look, live.loop)
         time.sleep(0.1)

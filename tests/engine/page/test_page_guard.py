@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import struct
 
 import httpx
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from speciate.errors import ConfigError, PluginError
 from speciate.instruments import Instruments
 from speciate.page import guard, protocol, serving
+from speciate.page.refusals import Refusals
 
 TOKEN = "correct-horse-battery-staple"
 
@@ -297,6 +299,71 @@ async def test_hammering_takes_its_own_time(page, monkeypatch):
     assert loop.time() - began >= 29 * 0.02 - 0.01
 
 
+async def test_whoever_would_wait_too_long_is_refused_at_once(page, standing, monkeypatch):
+    monkeypatch.setattr(guard, "PACE_SECONDS", 0.4)
+    monkeypatch.setattr(guard, "BURST_SECONDS", 0.0)
+    answers = await asyncio.gather(*(page.get("/live") for _ in range(6)))
+    refused = [one for one in answers if one.status_code == 503]
+    assert 6 - len(refused) in (3, 4), "those whose turn comes within a second"
+    assert {one.headers["connection"] for one in refused} == {"close"}
+    assert standing.refused("crowded") == len(refused)
+    assert (await page.get("/api/state")).status_code == 200, "probes and pages wait apart"
+
+
+def left(port, count):
+    """So many who ask without a token and are gone at once."""
+    for _ in range(count):
+        with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), timeout=5) as one:
+            one.sendall(b"GET /api/state HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+async def test_strangers_who_have_left_are_waited_for_by_nobody(locked, standing, monkeypatch):
+    monkeypatch.setattr(guard, "PACE_SECONDS", 0.1)
+    monkeypatch.setattr(guard, "BURST_SECONDS", 0.0)
+    loop, headers = asyncio.get_running_loop(), {"Authorization": f"Bearer {TOKEN}"}
+    await asyncio.to_thread(left, locked.base_url.port, 200)
+    began = loop.time()
+    assert (await locked.get("/live", headers=headers)).status_code == 200
+    assert loop.time() - began < 3.0, "they would have had their turns for twenty seconds"
+    assert standing.refused("failed") == 0
+
+
+async def test_a_crowd_of_strangers_costs_nobody_his_place_who_has_shown_the_token(locked, standing, monkeypatch):
+    monkeypatch.setattr(protocol, "MOST_CONNECTIONS", 4)
+    reader, writer = await asyncio.open_connection("127.0.0.1", locked.base_url.port)
+    asked = f"GET /live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    for crowd in (20, 0):
+        writer.write(asked)
+        assert (await reader.readuntil(b"live\n")).startswith(b"HTTP/1.1 200")
+        for one in await held(locked, crowd, b""):
+            one.close()
+    writer.close()
+    assert standing.refused("crowded") > 0
+
+
+async def test_strangers_who_wait_keep_nobody_waiting_who_has_the_token(locked, standing, monkeypatch):
+    monkeypatch.setattr(guard, "PACE_SECONDS", 0.2)
+    monkeypatch.setattr(guard, "BURST_SECONDS", 0.0)
+    loop, headers = asyncio.get_running_loop(), {"Authorization": f"Bearer {TOKEN}"}
+    strangers = [asyncio.create_task(locked.get(path)) for path in ("/live", "/", "/assets/app.js", "/api/state") * 3]
+    while not standing.refused("crowded"):  # noqa: ASYNC110  # another thread's
+        await asyncio.sleep(0.01)
+    began = loop.time()
+    for path in ("/live", "/api/state"):
+        assert (await locked.get(path, headers=headers)).status_code == 200
+    assert loop.time() - began < 0.6
+    assert {one.status_code for one in await asyncio.gather(*strangers)} <= {200, 401, 503}
+
+
+async def test_a_failure_of_ours_is_told_once_a_type(standing, caplog):
+    refusals = Refusals(standing.counted)
+    for error in (ValueError("one"), ValueError("two"), OSError("three")):
+        refusals.failed(error, "/api/state")
+    assert [type(record.exc_info[1]).__name__ for record in caplog.records] == ["ValueError", "OSError"]
+    assert standing.refused("failed") == 3
+
+
 async def test_a_refusal_is_told_once_a_kind(page, standing, caplog):
     caplog.set_level(logging.WARNING)
     for _ in range(20):
@@ -322,6 +389,7 @@ async def test_a_refusal_is_told_once_a_kind(page, standing, caplog):
         ("0.0.0.0:0", None, "set SPECIATE_PAGE_TOKEN"),
         ("[::]:0", None, "set SPECIATE_PAGE_TOKEN"),
         ("0.0.0.0:0", "", "SPECIATE_PAGE_TOKEN is empty"),
+        ("0.0.0.0:0", "a-short-secret1", "has 15 characters and needs 16 or more"),
         ("127.0.0.1:0", "two words", "no header can carry"),
     ],
 )

@@ -1,6 +1,7 @@
 """The small parts of the page: rates, kept answers, the budget, searching and sorting, pictures, suggestions."""
 
 import asyncio
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -8,17 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import leaping
 
+from speciate.audience import Audience
 from speciate.exemplars import Kept
 from speciate.instruments import Instruments
-from speciate.page import budget, pictures
+from speciate.page import budget, pictures, suggestions
 from speciate.page.budget import Budget
 from speciate.page.keeping import Keeping
 from speciate.page.listing import Listing, Row
 from speciate.page.meter import Meter, Sample
 from speciate.page.parameters import Search
-from speciate.page.pictures import Pictures
+from speciate.page.pictures import Pictures, finished
 from speciate.page.subject import Where
-from speciate.page.suggestions import MOST_EXAMINED, candidates
+from speciate.page.suggestions import MOST_EXAMINED, Suggester, candidates
 
 # ---- rates
 
@@ -210,13 +212,54 @@ def test_pictures_are_kept_up_to_so_many_bytes_and_tell_versions_apart(monkeypat
     monkeypatch.setattr(pictures, "MOST_BYTES", 1000)
     kept, where = Pictures(), Where(0, "a & b")
     views = [kept.view(where, 7, exemplar(number, bytes([number]) * 300)) for number in range(5)]
-    assert [kept.find(where, number) is not None for number in range(5)] == [False, False, True, True, True]
+    assert [kept.find(where, 7, number) is not None for number in range(5)] == [False, False, True, True, True]
     assert len({view.thumbnail for view in views}) == 5
     assert views[0].thumbnail.startswith("/api/thumbnails/7/0?task=0&stream=a+%26+b&v=")
     again = kept.view(where, 7, exemplar(4, b"another"))
     assert again.thumbnail != views[4].thumbnail
-    assert kept.find(where, 4).content == b"another"
+    assert kept.find(where, 7, 4).content == b"another"
+    assert kept.find(where, 8, 4) is None
     assert kept.view(where, 7, exemplar(9, None)).thumbnail is None
+
+
+async def test_a_picture_that_is_being_made_is_waited_for_by_nobody_else():
+    one = exemplar(1, Future())
+    waiting = asyncio.create_task(finished([exemplar(0, b"made"), one]))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    one.picture.set_result(b"made too")
+    await waiting
+    assert one.thumbnail == b"made too"
+
+
+# ---- suggestions
+
+
+class Slow:
+    """A subject that takes its time."""
+
+    def __init__(self):
+        self.audience, self.may_look, self.looks = Audience(), asyncio.Event(), []
+
+    async def look(self, where, _, *, leaving):
+        await self.may_look.wait()
+        self.looks.append((where.stream, leaving > 0.0))
+        return []
+
+
+async def test_people_who_look_at_different_sets_do_not_keep_each_other_from_their_suggestions(monkeypatch):
+    monkeypatch.setattr(suggestions, "PATIENCE_SECONDS", 0.01)
+    subject, listing = Slow(), Listing([Row(number, None, False, 1, 1, None, None, 0, None) for number in range(3)])
+    suggester, sets = Suggester(subject), [Where(0, "a"), Where(0, "b")]
+    for where in sets * 3:
+        assert (await suggester.suggest(where, listing)).examined == 0
+    subject.may_look.set()
+    assert [(await suggester.suggest(where, listing)).examined for where in sets] == [3, 3]
+    assert sorted(subject.looks) == [("a", True)] * 3 + [("b", True)] * 3
+    for number in range(100):
+        await suggester.suggest(Where(1, str(number)), listing)
+    assert (await suggester.suggest(sets[0], listing)).examined == 3
+    assert subject.looks.count(("a", True)) == 6, "forgotten for newer ones, and begun anew"
 
 
 def exemplar(sequence, picture):

@@ -9,9 +9,15 @@ import httpx
 import msgspec
 import pytest
 from open_pages import RunningPage, ShownPage, feature_tree, stopped_of
+from starlette.requests import Request
 from worlds import json_lines, stream
 
 from speciate.page import feed, guard, protocol
+from speciate.page.feed import Feed
+from speciate.page.overview import Overview
+from speciate.page.protocol import CONNECTION
+from speciate.page.stopped import Stopped
+from speciate_schemas import ControlApplied, Rejection
 from speciate_schemas.page import Refused, StateView, Tidings
 
 EVENTS = 120
@@ -52,7 +58,8 @@ def test_whoever_comes_late_is_told_what_was_born_and_then_what_is_new(tmp_path)
             greeting = next(messages)
             assert greeting.state.answered == EVENTS
             assert len(greeting.births) == before["births"]
-            assert [type(one.control).__name__ for one in greeting.controls] == ["RenameCategory", "MergeCategories"]
+            assert _done(greeting.controls) == ["RenameCategory", "MergeCategories"]
+            assert [one.answer.id for one in greeting.controls if isinstance(one.answer, Rejection)] == ["f"]
             assert (greeting.assignments, greeting.skipped) == ([], 0)
             with (tmp_path / "in.jsonl").open("ab") as file:
                 file.write(json_lines([*stream(60, seed=5, start=1000), b"{"]))
@@ -64,8 +71,13 @@ def test_whoever_comes_late_is_told_what_was_born_and_then_what_is_new(tmp_path)
             born = sum(len(one.births) for one in found)
             assert sum(_told(one) + one.skipped for one in found) == 61
             assert sum(len(one.rejections) for one in found) == 1
+            assert {told.task for one in found for told in (*one.births, *one.rejections, *one.assignments)} == {0}
             assert found[-1].state.births == before["births"] + born
             assert all(len(one.assignments) <= 20 for one in found)
+
+
+def _done(controls):
+    return [type(one.answer.control).__name__ for one in controls if isinstance(one.answer, ControlApplied)]
 
 
 def _told(one):
@@ -105,6 +117,46 @@ def test_a_place_is_free_again_when_a_listener_leaves(tmp_path, monkeypatch):
             live.until(lambda: live.client.head("/api/events").status_code == 200)
             time.sleep(0.3)
         assert live.refused("streams") == 0
+
+
+class Gone:
+    """A connection whose other side has left."""
+
+    is_gone = True
+
+
+async def test_whoever_has_left_is_no_listener():
+    stopped = Stopped("a test", [])
+    told = Feed(stopped, Overview(stopped))
+    request = Request({"type": "http", "method": "GET", "path": "/", "headers": [], "extensions": {CONNECTION: Gone()}})
+    sent = []
+
+    async def send(message):
+        sent.append(message["type"])
+
+    async def receive():
+        assert told.streams == set()
+        return {"type": "http.disconnect"}
+
+    await (await told.answer(request))(request.scope, receive, send)
+    assert sent == ["http.response.start", "http.response.body"]
+
+
+async def test_a_feed_that_fails_again_after_it_went_says_so_again(caplog):
+    stopped, left = Stopped("a test", []), ["fail", "fail", "go", "fail"]
+    view = await stopped.state()
+
+    class Failing:
+        async def state(self):
+            if left and left.pop(0) == "fail":
+                raise ValueError
+            return view
+
+    telling = asyncio.create_task(Feed(stopped, Failing()).run())
+    while left:  # noqa: ASYNC110  # nothing tells of it
+        await asyncio.sleep(0.02)
+    telling.cancel()
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
 
 
 def test_listeners_outlast_the_deadline_of_a_request_and_any_crowd(tmp_path, monkeypatch):

@@ -10,15 +10,19 @@ import { notice } from "./notices.js";
 /** What is true of every change by hand. */
 export const UNDOABLE = "As long as nothing else is changed by hand, it can be undone.";
 
+const PATIENCE_SECONDS = 60;
+
 const waiting = new Map();
+const LOOK = "Look before you send it again.";
 const says = (text) => h("p", {}, text);
 const counted = ({ id, label, count }) => `${named(id, label)} with ${many(count, "event")}`;
 
-live.awaited = () => waiting.size > 0;
+live.awaited = () => [...waiting.values()].some((one) => one.until > Date.now());
 live.on("news", (news) => {
   for (const one of news) {
-    const shown = waiting.get(one.id);
-    if (!shown || one.kind === "birth") continue;
+    if (one.kind === "birth" || !waiting.has(one.id)) continue;
+    const { shown, timer } = waiting.get(one.id);
+    clearTimeout(timer);
     waiting.delete(one.id);
     if (one.kind === "control") shown.show("done");
     else shown.show("refused", one.message);
@@ -37,21 +41,27 @@ export async function send(universe, what) {
   const control = { ...what, id, stream: universe.stream ?? "" };
   const shown = notice(capital(deed(control, false)), id);
   // Before it is sent: the answer may be here before the server's word that it was taken.
-  waiting.set(id, shown);
+  waiting.set(id, patience(shown));
   shown.show("sending");
   try {
     await post("/api/control", { control, task: universe.task });
     if (waiting.has(id)) shown.show("sent");
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
-    if (!waiting.delete(id)) return;
-    shown.show(
-      "refused",
-      error.status
-        ? error.message
-        : "The page does not answer; it may have been sent all the same. Look before you send it again.",
-    );
+    if (!waiting.has(id)) return;
+    if (!error.status) return shown.show("unanswered", `It may have been sent all the same. ${LOOK}`);
+    clearTimeout(waiting.get(id).timer);
+    waiting.delete(id);
+    shown.show("refused", error.message);
   }
+  return undefined;
+}
+
+/** What is waited for; an answer that comes later is told all the same. */
+function patience(shown) {
+  const milliseconds = PATIENCE_SECONDS * 1000;
+  const timer = setTimeout(() => shown.show("unanswered", LOOK), milliseconds);
+  return { shown, timer, until: Date.now() + milliseconds };
 }
 
 /** Why nothing can be changed; empty if it can. */

@@ -8,6 +8,8 @@ export class Refused extends Error {
   }
 }
 
+const TIMEOUT_SECONDS = 15;
+
 let locked = () => {};
 
 /** Whom to tell that a session is needed. */
@@ -15,10 +17,12 @@ export function onLocked(then) {
   locked = then;
 }
 
-async function ask(path, options) {
+async function ask(path, { signal, ...options }) {
+  const late = AbortSignal.timeout(TIMEOUT_SECONDS * 1000);
+  const ends = signal ? AbortSignal.any([signal, late]) : late;
   let answer;
   try {
-    answer = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
+    answer = await fetch(path, { credentials: "same-origin", cache: "no-store", signal: ends, ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused(0, "the page does not answer");
@@ -62,10 +66,40 @@ export function post(path, body) {
 /** The parameters that name a universe. */
 export const naming = (universe) => ({ task: universe.task, stream: universe.stream });
 
-/** Asks again and again: one request at a time, none while nobody looks. */
+/** What the views ask for and do not get, each until it works again. */
+class Troubles extends EventTarget {
+  constructor() {
+    super();
+    this._reasons = new Map();
+  }
+
+  /** Why, in the words of the one that failed first; empty if all is well. */
+  get why() {
+    return [...this._reasons.values()][0] ?? "";
+  }
+
+  note(whose, error) {
+    this._reasons.set(whose, error.message);
+    this.dispatchEvent(new Event("change"));
+  }
+
+  over(whose) {
+    if (this._reasons.delete(whose)) this.dispatchEvent(new Event("change"));
+  }
+
+  /** What failed while there was no connection says nothing of now. */
+  clear() {
+    this._reasons.clear();
+    this.dispatchEvent(new Event("change"));
+  }
+}
+
+export const troubles = new Troubles();
+
+/** Asks again and again: one request at a time, none while nobody looks. `failed` says whether it knows what to do. */
 export class Poll {
-  constructor(seconds, request, then, failed = () => {}) {
-    this._milliseconds = seconds * 1000;
+  constructor(seconds, request, then, failed = () => false) {
+    this.seconds = seconds;
     this._request = request;
     this._then = then;
     this._failed = failed;
@@ -91,6 +125,7 @@ export class Poll {
     clearTimeout(this._timer);
     document.removeEventListener("visibilitychange", this._seen);
     this._under?.abort();
+    troubles.over(this);
   }
 
   async _next() {
@@ -100,15 +135,18 @@ export class Poll {
     this._under = new AbortController();
     try {
       const answer = await this._request(this._under.signal);
-      if (!this._stopped) this._then(answer);
+      if (this._stopped) return;
+      troubles.over(this);
+      this._then(answer);
     } catch (error) {
       if (this._stopped) return;
-      if (error instanceof Refused) this._failed(error);
-      else throw error;
+      if (!(error instanceof Refused)) throw error;
+      if (this._failed(error)) troubles.over(this);
+      else troubles.note(this, error);
     } finally {
       this._under = null;
       if (this._again) this._next();
-      else if (!this._stopped) this._timer = setTimeout(() => this._next(), this._milliseconds);
+      else if (!this._stopped) this._timer = setTimeout(() => this._next(), this.seconds * 1000);
     }
   }
 }

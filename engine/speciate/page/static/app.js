@@ -1,10 +1,10 @@
 // The frame around the views: where one is, how the pipeline is, which universe, and the token if one is needed.
 
 import { barred, undo } from "./actions.js";
-import { onLocked } from "./api.js";
+import { onLocked, troubles } from "./api.js";
 import { byId, debounce, fit, h, say } from "./dom.js";
-import { called, many, short } from "./format.js";
-import { condition, live } from "./live.js";
+import { apart, called, many, short } from "./format.js";
+import { concerns, condition, live } from "./live.js";
 import { announce } from "./notices.js";
 import { chosen, here, link, settle } from "./route.js";
 import { openCategories } from "./gallery.js";
@@ -18,6 +18,7 @@ const QUIET_SECONDS = 5;
 let view = null;
 let shownAs = "";
 let universe = null;
+let entered = false;
 
 const several = () => (live.state?.universes.length ?? 0) > 1;
 const sign = (one) => JSON.stringify([one.task, one.stream]);
@@ -102,6 +103,8 @@ function status() {
   say(byId("lost-words"), live.why ? `The page cannot tell: ${live.why}.` : "The connection to the page is lost.");
   const left = Math.ceil((live.retryAt - Date.now()) / 1000);
   say(byId("lost-wait"), lost && left > 0 ? `Trying again in ${left} s.` : "Trying again …");
+  // Without a connection nothing is answered, and that is told already.
+  say(byId("trouble"), troubles.why && live.link === "open" ? `The page cannot tell: ${troubles.why}` : "");
   const why = barred();
   const button = byId("undo");
   button.disabled = Boolean(why) || lost;
@@ -121,7 +124,7 @@ function picker(state) {
         h(
           "option",
           { value: sign(one) },
-          one.stream === null ? `task ${one.task}` : `${one.stream || "(no name)"} · task ${one.task}`,
+          one.stream === null ? `task ${one.task}` : `${apart(one.stream || "(no name)")} · task ${one.task}`,
         ),
       ),
     );
@@ -146,7 +149,7 @@ let unsaid = [];
 let saidAt = 0;
 
 function births(news) {
-  unsaid.push(...news.filter((one) => one.kind === "birth"));
+  unsaid.push(...news.filter((one) => one.kind === "birth" && universe && concerns(universe, one)));
   if (!unsaid.length || Date.now() - saidAt < QUIET_SECONDS * 1000) return;
   const names = unsaid.slice(0, 5).map((one) => called(one.category, one.label));
   announce(`${many(unsaid.length, "birth")}: ${names.join(", ")}${unsaid.length > 5 ? " and more" : ""}`);
@@ -160,6 +163,7 @@ function locked() {
   shownAs = "token";
   view = openToken(fit(byId("view")), () => {
     shownAs = "";
+    entered = true;
     live.start();
   });
 }
@@ -176,15 +180,20 @@ byId("skip").addEventListener("click", (event) => {
   event.preventDefault();
   (byId("view").querySelector("h1") ?? byId("view")).focus();
 });
+let cut = false;
 live.on("link", () => {
+  if (cut && live.link === "open") troubles.clear();
+  cut = live.link === "lost";
   status();
   if (live.link === "locked") locked();
 });
 live.on("state", (state) => {
-  show(false);
+  show(entered);
+  entered = false;
   picker(state);
   described(state);
   status();
 });
 live.on("fresh", births);
+troubles.addEventListener("change", status);
 live.start();

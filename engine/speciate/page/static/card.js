@@ -2,7 +2,7 @@
 
 import { spark } from "./chart.js";
 import { fit, h, s, say } from "./dom.js";
-import { figures, lastSeen, many, titled, whole } from "./format.js";
+import { figures, lastSeen, many, titled, visible, whole } from "./format.js";
 
 const PICTURES = 4;
 const IDENTIFIERS = 4;
@@ -59,7 +59,7 @@ export class Card {
       this._name.setAttribute("href", this._context.href(`/categories/${card.id}`));
       this._name.title = card.label ?? "";
       say(this._name, titled(card.id, card.label));
-      say(this._number, card.label === null ? "" : `no. ${card.id}`);
+      say(this._number, visible(card.label) === null ? "" : `no. ${card.id}`);
     });
     this._once("known", card.known, () => fit(this._badge, badge(card.known)));
     this._once(

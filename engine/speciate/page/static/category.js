@@ -6,7 +6,7 @@ import { badge } from "./card.js";
 import { Chart } from "./chart.js";
 import { fit, h, keep, s, say } from "./dom.js";
 import { capital, clock, figures, lastSeen, many, short, titled, whole } from "./format.js";
-import { live } from "./live.js";
+import { concerns, live } from "./live.js";
 import { mergeInto } from "./picking.js";
 import { Plane } from "./plane.js";
 import { Naming } from "./renaming.js";
@@ -14,6 +14,7 @@ import { linear } from "./scale.js";
 import { suggestion } from "./suggested.js";
 
 const REFRESH_SECONDS = 4;
+const GONE_SECONDS = 30;
 
 function facts(card, sequence) {
   const last = lastSeen(card, sequence);
@@ -206,7 +207,11 @@ class View {
           h(
             "th",
             { scope: "row" },
-            h("a", { href: context.href(`/categories/${one.category}`) }, titled(one.category, one.label)),
+            h(
+              "a",
+              { href: context.href(`/categories/${one.category}`), title: one.label },
+              titled(one.category, one.label),
+            ),
             " ",
             badge(one.known),
           ),
@@ -266,14 +271,19 @@ export function openCategory(main, context, id) {
     REFRESH_SECONDS,
     (signal) => get(`/api/categories/${id}`, naming(context.universe), signal),
     (answer) => {
+      poll.seconds = REFRESH_SECONDS;
       view.back();
       view.show(answer);
     },
     (error) => {
-      if (error.status === 404) view.gone(`There is no category ${id}, or not any more.`, became());
+      if (error.status !== 404) return false;
+      poll.seconds = GONE_SECONDS;
+      view.gone(`There is no category ${id}, or not any more.`, became());
+      return true;
     },
   );
-  const heard = (news) => {
+  const heard = (all) => {
+    const news = all.filter((one) => concerns(context.universe, one));
     // Whoever looks at a category while it is merged goes along with it.
     const now = became();
     if (now !== null && news.some((one) => one.control?.absorb === id)) context.go(`/categories/${now}`);

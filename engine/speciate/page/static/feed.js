@@ -2,8 +2,8 @@
 
 import { Poll, get, naming } from "./api.js";
 import { fit, h, keep, say } from "./dom.js";
-import { capital, clock, deed, titled, whole } from "./format.js";
-import { live } from "./live.js";
+import { called, capital, clock, deed, titled, visible, whole } from "./format.js";
+import { concerns, live } from "./live.js";
 
 const KINDS = { birth: "Births", control: "By hand", rejection: "Rejections" };
 const MARKS = { birth: "✦", control: "✎", rejection: "!" };
@@ -14,7 +14,7 @@ const REFRESH_SECONDS = 5;
 export class Feed {
   constructor(context) {
     this._context = context;
-    this._births = [];
+    this._births = null;
     this._list = h("ol", { class: "feed", id: "feed", tabindex: "0", "aria-label": "What has happened, newest first" });
     this._empty = h("p", { class: "empty" });
     this._chosen = new Set((context.parameters.get("feed") ?? "birth,control,rejection").split(","));
@@ -32,7 +32,7 @@ export class Feed {
     );
     this._end = live.on("news", (news) => {
       this._draw();
-      if (news.some((one) => one.kind !== "rejection")) this._poll.poke();
+      if (news.some((one) => one.kind !== "rejection" && concerns(context.universe, one))) this._poll.poke();
     });
     this._poll = new Poll(
       REFRESH_SECONDS,
@@ -74,16 +74,15 @@ export class Feed {
   _items() {
     const { universe } = this._context;
     const fates = live.fates(universe);
-    const there = new Set(this._births.map((card) => card.id));
-    // An answer does not say whose task it is: with several of them births are known by their categories alone.
-    const told = universe.stream !== null || live.state.universes.length === 1;
+    const births = this._births ?? [];
+    const there = new Set(births.map((card) => card.id));
     const fresh = live
       .about(universe)
-      .filter((one) => one.kind !== "birth" || (told && !there.has(one.category)))
+      .filter((one) => one.kind !== "birth" || !there.has(one.category))
       .map((one) =>
         one.kind === "birth" && fates.has(one.category) ? { ...one, fate: fates.get(one.category) } : one,
       );
-    const born = this._births
+    const born = births
       .filter((card) => card.born !== null)
       .map((card) => ({
         kind: "birth",
@@ -110,7 +109,8 @@ export class Feed {
       (one) => this._item(one),
     );
     this._list.hidden = !items.length;
-    this._empty.hidden = items.length > 0;
+    // Before there is an answer there is nothing to be said.
+    this._empty.hidden = items.length > 0 || this._births === null;
     say(
       this._empty,
       this._chosen.has("birth") ? "No category has been discovered yet." : "Nothing since the page was opened.",
@@ -140,7 +140,7 @@ export class Feed {
     const to = (id, text) => h("a", { href: this._context.href(`/categories/${id}`) }, text);
     if (one.kind === "birth" && one.fate !== undefined && one.fate !== one.category) {
       const fate = one.fate === null ? "forgotten since" : to(one.fate, `merged into ${one.fate} since`);
-      return h("p", {}, `${titled(one.category, one.label)}, `, fate);
+      return h("p", {}, `${capital(called(one.category, one.label))}, `, fate);
     }
     if (one.kind === "birth")
       return h(
@@ -148,7 +148,7 @@ export class Feed {
         {},
         h("span", { class: "unseen" }, "Birth: "),
         to(one.category, titled(one.category, one.label)),
-        one.label === null ? null : h("span", { class: "quiet" }, ` ${one.category}`),
+        visible(one.label) === null ? null : h("span", { class: "quiet" }, ` ${one.category}`),
       );
     if (one.kind === "control") {
       const { control } = one;
@@ -156,6 +156,11 @@ export class Feed {
       const words = capital(deed(control));
       return h("p", {}, about === null || about === undefined ? words : to(about, words));
     }
-    return h("p", { class: "feed-rejection" }, h("strong", {}, `Rejected by the ${one.stage}: `), one.message);
+    return h(
+      "p",
+      { class: "feed-rejection" },
+      h("strong", {}, `Rejected by the ${one.stage}: `),
+      h("bdi", {}, one.message),
+    );
   }
 }

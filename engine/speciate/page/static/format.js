@@ -3,6 +3,8 @@
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";
 const NONE = "–";
+const VISIBLE = /[^\p{Z}\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\u2800]/u;
+const ISOLATES = /[\u2066-\u2069]/g;
 
 /** 12,345 */
 export const whole = (value) => WHOLE.format(value);
@@ -76,14 +78,24 @@ export function clock(seconds) {
   return `${time.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" })}, ${hour}`;
 }
 
-/** What a category is called. */
-export const called = (id, label) => label ?? `category ${id}`;
+/** A label as it is shown; null if there is none, or nothing of it could be seen. */
+export function visible(label) {
+  if (label === null || !VISIBLE.test(label)) return null;
+  // One of these alone would end the isolation it is put into.
+  return label.replace(ISOLATES, "");
+}
 
-/** The same where a line begins; a label is left as it was given. */
-export const titled = (id, label) => label ?? `Category ${id}`;
+/** Somebody's text in the midst of ours: whatever its direction, the words around it stay where they are. */
+export const apart = (text) => `\u2068${text.replace(ISOLATES, "")}\u2069`;
+
+/** What a category is called, in the midst of a line. */
+export const called = (id, label) => (visible(label) === null ? `category ${id}` : apart(label));
+
+/** The same as the whole of a line; a label is left as it was given. */
+export const titled = (id, label) => visible(label) ?? `Category ${id}`;
 
 /** The same in the midst of a sentence: a name and the number it belongs to. */
-export const named = (id, label) => (label === null ? `category ${id}` : `“${label}” (${id})`);
+export const named = (id, label) => (visible(label) === null ? `category ${id}` : `“${apart(label)}” (${id})`);
 
 /** "1 event", "2 events" */
 export const many = (count, one, more = `${one}s`) => `${whole(count)} ${count === 1 ? one : more}`;
@@ -123,7 +135,7 @@ export const nats = (value) => `${value > 0 ? "+" : ""}${figures(value)}\u00a0na
 export function deed(control, done = true) {
   switch (control.type) {
     case "rename.v1":
-      return `${done ? "renamed" : "rename"} ${control.category} to “${control.label}”`;
+      return `${done ? "renamed" : "rename"} ${control.category} to “${apart(control.label)}”`;
     case "merge.v1":
       return `${done ? "merged" : "merge"} ${control.absorb} into ${control.keep}`;
     case "forget.v1":

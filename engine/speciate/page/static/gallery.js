@@ -1,11 +1,11 @@
 // The gallery: a card a category.
 
 import { Card } from "./card.js";
-import { Refused, get, naming } from "./api.js";
+import { get, naming } from "./api.js";
 import { debounce, h, say } from "./dom.js";
 import { Grid } from "./grid.js";
 import { many, whole } from "./format.js";
-import { live } from "./live.js";
+import { concerns, live } from "./live.js";
 
 const KINDS = [
   ["all", "All"],
@@ -122,9 +122,6 @@ export function openCategories(main, context) {
         page.total ? "No category is like that." : "There are no categories yet. They appear here as they are born.",
       );
     },
-    failed: (error) => {
-      if (!(error instanceof Refused)) throw error;
-    },
   });
   main.append(
     h("div", { class: "view-head" }, h("h1", { tabindex: "-1" }, "Categories"), count, controls.element),
@@ -133,7 +130,7 @@ export function openCategories(main, context) {
   );
   grid.refresh();
   const end = live.on("news", (news) => {
-    if (news.some((one) => one.kind === "control")) grid.refresh();
+    if (news.some((one) => one.kind === "control" && concerns(context.universe, one))) grid.refresh();
   });
   return {
     close() {

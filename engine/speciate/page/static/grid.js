@@ -1,5 +1,6 @@
 // A grid of any number of cards, of which only those in sight are there.
 
+import { Refused, troubles } from "./api.js";
 import { h, holdOn } from "./dom.js";
 
 const PAGE = 60;
@@ -9,13 +10,12 @@ const REFRESH_SECONDS = 4;
 
 /** `from` is how far down one was before; `load(offset, limit, signal)` gives a CategoryPage; `make()` an object with `element` and `show(card)`. */
 export class Grid {
-  constructor({ from, load, make, told, failed }) {
+  constructor({ from, load, make, told }) {
     this.element = h("ul", { class: "grid", id: "gallery" });
     this._from = from;
     this._load = load;
     this._make = make;
     this._told = told;
-    this._failed = failed;
     this._cards = new Map();
     this._shown = new Map();
     this._fresh = new Map();
@@ -56,6 +56,7 @@ export class Grid {
     this._closed = true;
     clearTimeout(this._timer);
     this._under?.abort();
+    troubles.over(this);
     this._watch.disconnect();
     cancelAnimationFrame(this._frame);
     window.removeEventListener("scroll", this._later);
@@ -101,11 +102,14 @@ export class Grid {
     this._under = under;
     try {
       const answer = await this._load(page * PAGE, PAGE, under.signal);
-      if (this._under === under) this._take(page, answer);
+      if (this._closed || this._under !== under) return;
+      troubles.over(this);
+      this._take(page, answer);
     } catch (error) {
-      if (this._under !== under || error.name === "AbortError") return;
+      if (this._closed || this._under !== under || error.name === "AbortError") return;
+      if (!(error instanceof Refused)) throw error;
       this._fresh.set(page, true); // not asked again before the next refresh
-      this._failed(error);
+      troubles.note(this, error);
     } finally {
       if (this._under === under) {
         this._under = null;

@@ -7,6 +7,14 @@ const PAST_SECONDS = 120;
 const SILENCE_SECONDS = 12;
 const LONGEST_PAUSE_SECONDS = 30;
 
+/** Whether news concern a universe. */
+export const concerns = ({ task, stream }, one) =>
+  one.task === task && (stream === null || one.stream === null || one.stream === stream);
+
+/** What an answer is, which list of the tidings it may have come in: controls that were refused are rejections. */
+const KINDS = { "assignment.v1": "birth", "control.v1": "control", "rejection.v1": "rejection" };
+const sign = (one) => JSON.stringify([one.kind, one.task, one.sequence, one.id]);
+
 /** Births, controls and rejections since the page was opened, newest first; and how the pipeline is. */
 class Live extends EventTarget {
   constructor() {
@@ -41,8 +49,8 @@ class Live extends EventTarget {
   }
 
   /** The news that concern a universe. */
-  about({ stream }) {
-    return this.news.filter((one) => stream === null || one.stream === null || one.stream === stream);
+  about(universe) {
+    return this.news.filter((one) => concerns(universe, one));
   }
 
   /** What has become of categories that were changed by hand: another, themselves, or null if they are gone. */
@@ -114,6 +122,7 @@ class Live extends EventTarget {
   }
 
   _watch() {
+    if (document.visibilityState !== "visible" && !this.awaited()) this._close();
     if (this._source && Date.now() - this._heard > SILENCE_SECONDS * 1000) this._lose();
     if (this.link === "lost") this._tell("link");
   }
@@ -126,14 +135,10 @@ class Live extends EventTarget {
     this._greeted = true;
     this._turn("open");
     this._takeState(tidings.state);
-    const news = [
-      ...tidings.births.map((one) => ({ kind: "birth", ...one })),
-      ...tidings.controls.map((one) => ({ kind: "control", ...one })),
-      ...tidings.rejections.map((one) => ({ kind: "rejection", ...one })),
-    ].filter(
-      (one) =>
-        !this.news.some((other) => other.kind === one.kind && other.sequence === one.sequence && other.id === one.id),
-    );
+    const known = new Set(this.news.map(sign));
+    const news = [...tidings.births, ...tidings.controls, ...tidings.rejections]
+      .map(({ task, answer }) => ({ ...answer, task, kind: KINDS[answer.type] }))
+      .filter((one) => !known.has(sign(one)) && known.add(sign(one)));
     if (!news.length) return;
     news.sort((one, other) => other.sequence - one.sequence);
     this.news = [...news, ...this.news].slice(0, REMEMBERED);
@@ -163,13 +168,14 @@ export const live = new Live();
 /** How the pipeline is: a word for the mark beside it, and words. */
 export function condition() {
   const { state, link } = live;
+  if (link === "locked") return ["wait", "A token is needed", ""];
   if (link === "lost")
     return [
       "lost",
       live.why ? "The page cannot tell" : "Connection to the page lost",
       live.why || "the figures are as of the last message",
     ];
-  if (!state) return ["wait", link === "locked" ? "A token is needed" : "Connecting", ""];
+  if (!state) return ["wait", "Connecting", ""];
   if (!state.running) return ["stopped", "Stopped", "this is the state it was left in"];
   if (!state.unready.length) return ["well", "Running and well", ""];
   const reason = state.unready.join("; ");

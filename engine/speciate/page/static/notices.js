@@ -4,7 +4,13 @@ import { byId, h, say } from "./dom.js";
 import { capital } from "./format.js";
 
 const DONE_SECONDS = 10;
-const WORDS = { sending: "sending …", sent: "sent, waiting for the answer", done: "done", refused: "refused" };
+const WORDS = {
+  sending: "sending …",
+  sent: "sent, waiting for the answer",
+  done: "done",
+  refused: "refused",
+  unanswered: "no answer yet",
+};
 
 /** Say something to those who do not see. */
 export function announce(text) {

@@ -90,7 +90,7 @@ class Figures {
       this._lag.show(
         short(state.lag),
         state.lag_unit,
-        state.lag ? "still to be read" : "nothing left to read",
+        state.lag ? "not read yet" : "nothing left to read",
         of((one) => one.lag),
       );
     const dropped = state.dropped ? `; ${many(state.dropped, "event")} dropped` : "";
@@ -174,7 +174,7 @@ class Stages {
 
 function panel(id, title, note, place) {
   const words = h("p", { class: "quiet small" }, note);
-  const empty = h("p", { class: "empty" }, "Nothing has been read yet.");
+  const empty = h("p", { class: "empty", hidden: true }, "Nothing has been read yet.");
   const element = h(
     "section",
     { class: `panel plot ${place}`, "aria-labelledby": id },

@@ -4,7 +4,7 @@ import { UNDOABLE, send } from "./actions.js";
 import { Refused, get, naming } from "./api.js";
 import { ask } from "./dialog.js";
 import { debounce, fit, h, say } from "./dom.js";
-import { many, named, nats, titled } from "./format.js";
+import { many, named, nats, titled, visible } from "./format.js";
 
 const MOST = 12;
 const TYPING_MILLISECONDS = 250;
@@ -26,68 +26,82 @@ function likely({ card, suggestions, nearest }) {
   return [...found.values()].slice(0, MOST);
 }
 
+function radio(one) {
+  const number = visible(one.label) === null ? null : `no. ${one.id}`;
+  return h(
+    "label",
+    {},
+    h("input", { type: "radio", name: "keep", value: one.id }),
+    h("span", {}, titled(one.id, one.label)),
+    h("span", { class: "quiet small" }, [number, many(one.count, "event"), one.note].filter(Boolean).join(" · ")),
+  );
+}
+
+/** The categories to choose from: the likely ones, or those that are searched for. */
+class Choices {
+  constructor(context, view) {
+    this._context = context;
+    this._view = view;
+    this._latest = 0;
+    this._list = h("div", { class: "choices", role: "radiogroup", "aria-labelledby": "merge-choices" });
+    this._wrong = h("p", { class: "wrong", role: "alert" });
+    const search = debounce(TYPING_MILLISECONDS, (text) => this._search(text));
+    const input = h("input", {
+      type: "search",
+      id: "merge-search",
+      autocomplete: "off",
+      placeholder: "Name or number",
+      maxlength: "200",
+      input: (event) => search(event.target.value.trim()),
+    });
+    this.parts = [
+      h("label", { class: "pick wide", for: "merge-search" }, h("span", {}, "Search all categories"), input),
+      h("p", { id: "merge-choices", class: "unseen" }, "Merge into"),
+      this._list,
+      this._wrong,
+    ];
+    this._offer(likely(view));
+  }
+
+  /** The number of the chosen one; null, and a word about it, if there is none. */
+  answer() {
+    const chosen = this._list.querySelector("input:checked");
+    if (!chosen) say(this._wrong, "Choose a category first.");
+    return chosen ? Number(chosen.value) : null;
+  }
+
+  _offer(all) {
+    fit(this._list, all.length ? all.map(radio) : h("p", { class: "empty" }, "No category is called that."));
+  }
+
+  async _search(text) {
+    this._latest += 1;
+    const mine = this._latest;
+    if (!text) return this._offer(likely(this._view));
+    try {
+      const page = await get("/api/categories", { ...naming(this._context.universe), search: text, limit: MOST });
+      if (mine === this._latest) this._offer(page.categories.filter((one) => one.id !== this._view.card.id));
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      say(this._wrong, error.message);
+    }
+    return undefined;
+  }
+}
+
 /** Ask for it, and merge. */
 export async function mergeInto(context, view) {
   const { card } = view;
-  const list = h("div", { class: "choices", role: "radiogroup", "aria-labelledby": "merge-choices" });
-  const wrong = h("p", { class: "wrong", role: "alert" });
-  const radio = (one) =>
-    h(
-      "label",
-      {},
-      h("input", { type: "radio", name: "keep", value: one.id }),
-      h("span", {}, titled(one.id, one.label)),
-      h(
-        "span",
-        { class: "quiet small" },
-        [one.label === null ? null : `no. ${one.id}`, many(one.count, "event"), one.note].filter(Boolean).join(" · "),
-      ),
-    );
-  const offer = (all) =>
-    fit(list, all.length ? all.map(radio) : h("p", { class: "empty" }, "No category is called that."));
-  let latest = 0;
-  const search = debounce(TYPING_MILLISECONDS, async (text) => {
-    latest += 1;
-    const mine = latest;
-    if (!text) return offer(likely(view));
-    try {
-      const page = await get("/api/categories", { ...naming(context.universe), search: text, limit: MOST });
-      if (mine === latest) offer(page.categories.filter((one) => one.id !== card.id));
-    } catch (error) {
-      if (!(error instanceof Refused)) throw error;
-      say(wrong, error.message);
-    }
-    return undefined;
-  });
-  offer(likely(view));
+  const choices = new Choices(context, view);
   const keep = await ask({
     title: `Merge ${named(card.id, card.label)} into …`,
     body: [
       h("p", {}, `Its ${many(card.count, "event")} become those of the category you choose.`),
       h("p", {}, `The number ${card.id} is never used again. ${UNDOABLE}`),
-      h(
-        "label",
-        { class: "pick wide", for: "merge-search" },
-        h("span", {}, "Search all categories"),
-        h("input", {
-          type: "search",
-          id: "merge-search",
-          autocomplete: "off",
-          placeholder: "Name or number",
-          maxlength: "200",
-          input: (event) => search(event.target.value.trim()),
-        }),
-      ),
-      h("p", { id: "merge-choices", class: "unseen" }, "Merge into"),
-      list,
-      wrong,
+      choices.parts,
     ],
     action: "Merge",
-    answer: () => {
-      const chosen = list.querySelector("input:checked");
-      if (!chosen) say(wrong, "Choose a category first.");
-      return chosen ? Number(chosen.value) : null;
-    },
+    answer: () => choices.answer(),
   });
   if (keep !== null) send(context.universe, { type: "merge.v1", keep, absorb: card.id });
 }

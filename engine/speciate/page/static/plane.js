@@ -8,6 +8,8 @@ const FLATTEST = 0.55;
 const EDGE = 34;
 const DOT = 6;
 const PICTURE = 17;
+/** Why, by how many events are kept. */
+const NO_PLANE = ["None of its events is kept.", "One event is no plane yet."];
 
 function reach({ x, y, major, minor, angle }) {
   const [c, d] = [Math.cos(angle), Math.sin(angle)];
@@ -18,10 +20,11 @@ function reach({ x, y, major, minor, angle }) {
   ];
 }
 
-/** One scale for both axes, so that distances are what they look like; y grows upwards. */
+/** One scale for both axes, so that distances are what they look like; y grows upwards. What a category begins with is
+ * often far wider than what became of it: it has no say, and what does not fit is cut off. */
 function placing(view) {
   const points = [...view.members.map((one) => [one.x, one.y]), ...view.trail.map((one) => [one.x, one.y])];
-  for (const one of [view.ellipse, view.ellipse_before]) if (one) points.push(...reach(one));
+  if (view.ellipse) points.push(...reach(view.ellipse));
   if (!points.length) points.push([0, 0]);
   const span = (axis) => [Math.min(...points.map((one) => one[axis])), Math.max(...points.map((one) => one[axis]))];
   const [[left, right], [low, high]] = [span(0), span(1)];
@@ -29,6 +32,18 @@ function placing(view) {
   const [across, up] = [(left + right) / 2, (low + high) / 2];
   const height = Math.max(SIZE * FLATTEST, (high - low) * unit + 2 * EDGE);
   return { at: (x, y) => [SIZE / 2 + (x - across) * unit, height / 2 - (y - up) * unit], unit, height };
+}
+
+/** Whether an ellipse is so wide that nothing of its line is to be seen. */
+function beyond(one, { at, unit, height }) {
+  const [x, y] = at(one.x, one.y);
+  const [c, d] = [Math.cos(one.angle), -Math.sin(one.angle)];
+  return [0, SIZE].every((across) =>
+    [0, height].every((up) => {
+      const [w, v] = [across - x, up - y];
+      return Math.hypot((w * c + v * d) / (one.major * unit), (v * c - w * d) / (one.minor * unit)) < 1;
+    }),
+  );
 }
 
 function ellipse(one, { at, unit }, kind) {
@@ -99,12 +114,12 @@ export class Plane {
       { class: "legend plane-legend" },
       [
         ["ellipse", "where 9 of 10 next events are expected"],
-        ["before", "the same before the stream"],
+        ["before", "what a new category begins with"],
         ["trail", "how its centre moved"],
       ].map(([kind, text]) => h("li", {}, h("span", { class: `swatch ${kind}` }), text)),
     );
     this._rows = h("tbody", {});
-    this._empty = h("p", { class: "empty" }, "None of its events is kept.");
+    this._empty = h("p", { class: "empty" });
     this._table = h(
       "details",
       { id: "members-table" },
@@ -146,8 +161,8 @@ export class Plane {
   }
 
   show(view) {
-    const drawn = { members: view.members, ellipse: view.ellipse, before: view.ellipse_before, trail: view.trail };
-    const sign = JSON.stringify(drawn);
+    const { members, ellipse: now, ellipse_before: before, trail: way, card } = view;
+    const sign = JSON.stringify([members, now, before, way, card.exemplars.length]);
     if (sign === this._sign) return;
     this._sign = sign;
     const held = this._svg.contains(document.activeElement);
@@ -163,16 +178,18 @@ export class Plane {
       this._dots,
       trail(view.trail, place),
     );
-    this._say(view);
+    this._say(view, place);
     if (held) this._dots[this._now]?.focus();
   }
 
-  _say(view) {
+  _say(view, place) {
     const there = this._members.length > 0;
     this._empty.hidden = there;
+    say(this._empty, NO_PLANE[view.card.exemplars.length] ?? "Events of a single feature have no plane.");
     this._table.hidden = !there;
     this._svg.parentElement.hidden = this._legend.hidden = !there && !view.ellipse;
-    for (const [n, shown] of [view.ellipse, view.ellipse_before, view.trail.length > 1].entries())
+    const begins = view.ellipse_before && !beyond(view.ellipse_before, place);
+    for (const [n, shown] of [view.ellipse, begins, view.trail.length > 1].entries())
       this._legend.children[n].hidden = !shown;
     const [x, y] = view.explained;
     say(this._axes, x === undefined ? "" : `the plane holds ${percent(x + (y ?? 0))} of their variance`);

@@ -21,8 +21,7 @@ function stretch(timeline, part) {
 /** Categories over the stream, and where they were born. */
 export function growth(timeline, known) {
   const all = edges(timeline);
-  let last = known;
-  const counts = timeline.categories.map((count) => (last = count < 0 ? last : count));
+  const counts = timeline.categories;
   const most = Math.max(...counts, 1);
   const layers = (x, y, { left, right, bottom, em }) => {
     const points = counts.flatMap((count, n) => [

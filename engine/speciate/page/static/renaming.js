@@ -2,7 +2,7 @@
 
 import { rename } from "./actions.js";
 import { h, say } from "./dom.js";
-import { titled } from "./format.js";
+import { titled, visible } from "./format.js";
 
 /** A heading that turns into a form. */
 export class Naming {
@@ -46,7 +46,8 @@ export class Naming {
   show(card) {
     this._card = card;
     say(this._title, titled(card.id, card.label));
-    say(this._number, card.label === null ? "" : `category ${card.id}`);
+    this._title.title = card.label ?? "";
+    say(this._number, visible(card.label) === null ? "" : `category ${card.id}`);
   }
 
   _open() {

@@ -4,14 +4,14 @@ import { barred, merge } from "./actions.js";
 import { Poll, get, naming } from "./api.js";
 import { h, keep, say } from "./dom.js";
 import { called, likelier, many, nats, verdict } from "./format.js";
-import { live } from "./live.js";
+import { concerns, live } from "./live.js";
 
 const REFRESH_SECONDS = 15;
 const MOST = 8;
 
 /** One suggestion, with a button. */
 export function suggestion(one, context) {
-  const to = (id, label) => h("a", { href: context.href(`/categories/${id}`) }, called(id, label));
+  const to = (id, label) => h("a", { href: context.href(`/categories/${id}`), title: label }, called(id, label));
   const why = barred();
   const [keeping, going] = [
     { id: one.keep, label: one.keep_label, count: one.keep_count },
@@ -63,7 +63,7 @@ export class Suggested {
       this._empty,
     );
     this._end = live.on("news", (news) => {
-      if (news.some((one) => one.kind === "control")) this._poll.poke();
+      if (news.some((one) => one.kind === "control" && concerns(context.universe, one))) this._poll.poke();
     });
     this._poll = new Poll(
       REFRESH_SECONDS,
