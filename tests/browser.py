@@ -114,6 +114,8 @@ def check_accessibility(page: "Page") -> None:
     """Fail with what axe-core finds wrong with the page as it is now."""
     from axe_playwright_python.sync_playwright import Axe
 
+    # What is just fading in is pale for a moment.
+    page.evaluate("Promise.allSettled(document.getAnimations().map(one => one.finished))")
     violations = Axe().run(page).response["violations"]
     assert not violations, "\n".join(["not accessible:", *map(_finding, violations)])
 

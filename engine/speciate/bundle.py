@@ -121,6 +121,8 @@ def is_bundle(path: Path) -> bool:
 
 def check_free(path: Path) -> None:
     """A bundle is never written over anything."""
+    if not path.name:
+        raise ConfigError(f"{path} is no name for something new: choose another path")
     if os.path.lexists(path):
         raise ConfigError(f"{path} exists: choose another path, or remove it first")
 
@@ -199,7 +201,10 @@ def _suffix(source: Path) -> str:
 def _read_manifest(path: Path) -> BundleManifest:
     file = path / MANIFEST
     try:
-        if file.stat().st_size > LARGEST_MANIFEST:
+        about = file.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise ConfigError(f"{path} is no model: {MANIFEST} is no file; give a folder that `speciate fit` wrote")
+        if about.st_size > LARGEST_MANIFEST:
             raise BundleError(f"{file} has more than {LARGEST_MANIFEST} bytes: it is no manifest of a model")
         data = file.read_bytes()
         found: BundleManifest = decode(data, BundleManifest, "json")

@@ -96,6 +96,8 @@ class Encoded:
     features: npt.NDArray[Any]
     files: dict[str, Path]
     """The encoder's options that name files, and those files."""
+    options: Strict | None = None
+    """The encoder's, as its features were made with them."""
     frozen: npt.NDArray[Any] | None = None
     """The features before training; None without training."""
     report: TrainingReport | None = None
@@ -113,8 +115,8 @@ def _training(config: FitConfig, encoder: Chosen | None) -> Strict | None:
 
 async def fit(config: FitConfig, out: Path, plugins: Plugins, phase: Phase) -> BundleManifest:
     """Fit a model and write it as a bundle at a path where there is nothing yet."""
-    folder = out.with_name(f"{out.name}.part")
-    await in_thread(None, _check_free, out, folder)
+    await in_thread(None, _check_free, out)
+    folder = _workplace_of(out)
     began = time.perf_counter()
     plan = await _plan(config, plugins)
     with Workplace(folder, plan.recipe) as work:
@@ -150,11 +152,15 @@ async def fit(config: FitConfig, out: Path, plugins: Plugins, phase: Phase) -> B
     return manifest
 
 
-def _check_free(out: Path, folder: Path) -> None:
+def _check_free(out: Path) -> None:
     """Nothing is written over. A fit that was cut off at its very end has left its work beside a whole bundle."""
-    if is_bundle(out):
-        remove_work(folder)
+    if out.name and is_bundle(out):
+        remove_work(_workplace_of(out))
     check_free(out)
+
+
+def _workplace_of(out: Path) -> Path:
+    return out.with_name(f"{out.name}.part")
 
 
 async def _plan(config: FitConfig, plugins: Plugins) -> Plan:
@@ -203,7 +209,7 @@ def _encode(plan: Plan, intake: Intake, taker: Trainer | Untrained | None, work:
     named = {option: getattr(plan.encoder.options, option) for option in plan.encoder.provider.files}
     files = {option: Path(name) for option, name in named.items() if name is not None}
     if isinstance(taker, Untrained):
-        return Encoded(taker.frozen_features(), files)
+        return Encoded(taker.frozen_features(), files, plan.encoder.options)
     frozen, report = taker.frozen_features(), None
     if plan.training is not None:
         classes = check_support(frozen, intake.labels)[2]
@@ -211,8 +217,8 @@ def _encode(plan: Plan, intake: Intake, taker: Trainer | Untrained | None, work:
             report = taker.train(classes, watch)
     files |= {option: work.trainer / name for option, name in taker.save(work.trainer).items()}
     if report is None:
-        return Encoded(frozen, files)
-    return Encoded(taker.features(), files, frozen, report)
+        return Encoded(frozen, files, taker.options)
+    return Encoded(taker.features(), files, taker.options, frozen, report)
 
 
 def _calibrated(plan: Plan, features: npt.NDArray[Any], labels: list[str]) -> HeadState:
@@ -243,7 +249,7 @@ def _scalars(shared: Mapping[str, Array]) -> dict[str, float]:
 def _write(plan: Plan, out: Path, encoded: Encoded, head: HeadState, card: Card) -> BundleManifest:
     encoder = None
     if plan.encoder is not None:
-        options = msgspec.to_builtins(plan.encoder.options)
+        options = msgspec.to_builtins(encoded.options)
         kept = {key: value for key, value in options.items() if key not in encoded.files}
         encoder = {"plugin": plan.encoder.name, **kept}
     used = [one for one in (plan.encoder, plan.density, plan.policy) if one is not None]

@@ -21,6 +21,7 @@ from speciate_schemas import (
     ImageEvent,
     Position,
     Refolded,
+    Strict,
     TrainingReport,
 )
 
@@ -175,6 +176,10 @@ Watch = Callable[[int, int, str], None]
 
 class Trainer(Protocol):
     """Trains an encoder on labelled images; what it has done is kept in a folder, so that it can be gone on with."""
+
+    @property
+    def options(self) -> Strict:
+        """The encoder's, with what was left open and shows in its features settled: a head fits those alone."""
 
     @property
     def observed(self) -> int:

@@ -2,6 +2,7 @@
 
 import errno
 import itertools
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -180,6 +181,12 @@ def test_what_never_ends_is_not_read(model):
     (model / HEAD).unlink()
     (model / HEAD).symlink_to("/dev/zero")
     refused(model, HEAD, "0 bytes instead of")
+
+
+def test_a_manifest_that_never_comes_is_not_waited_for(model):
+    (model / MANIFEST).unlink()
+    os.mkfifo(model / MANIFEST)
+    refused(model, MANIFEST, "is no file", kind=ConfigError)
 
 
 def test_the_card_is_for_people_and_may_be_edited(model):

@@ -75,6 +75,7 @@ class Lessons:
     """The trainer. An image taken in is three bytes of a file; an epoch done is in another."""
 
     def __init__(self, encoder: TraineeOptions, training: LessonOptions, folder: Path) -> None:
+        self.options = encoder
         self._encoder = Trainee(encoder)
         self._encoder.load()
         self._before = self._encoder.scale

@@ -163,8 +163,9 @@ class World:
         finally:
             store.close()
         assert saved.state.sequence == notice.sequence + 1
+        assert saved.state.chronicles == {}, "what there is to see begins anew"
         assert encode(msgspec.structs.replace(saved.state, sequence=0)) == encode(
-            msgspec.structs.replace(task.state(), sequence=0)
+            msgspec.structs.replace(task.state(), sequence=0, chronicles={})
         )
         assert notice.categories == task.universe.size
         assert notice.universe == resolved.config.run.universe

@@ -116,7 +116,7 @@ def _write_file(options: "TimmOptions", out: Path, images: Path | None, show: "W
         raise output_error(out, error) from error
     show(0, 2, "loading the model")
     # On any machine the same file: it is the serving machine's options that say what it runs on.
-    model = build(msgspec.structs.replace(options, device="cpu", precision="float32", compile=False))
+    model = build(msgspec.structs.replace(options, device="cpu", compile=False))
     agreed = export(model, out, [] if images is None else _prepared(model.view, images, options.max_pixels), show)
     return {
         "path": str(out),

@@ -122,7 +122,8 @@ def _opened(options: OnnxOptions) -> Any:
     # Its threads would go on turning in circles between batches, on the cores that decode the next images.
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
-        session = onnxruntime.InferenceSession(options.path, settings, providers=wanted)
+        # Its bytes, not its path: a graph must not find weights in files beside it, which nobody has verified.
+        session = onnxruntime.InferenceSession(Path(options.path).read_bytes(), settings, providers=wanted)
     except Exception as error:
         reason = str(error).strip().partition("\n")[0]
         raise ConfigError(

@@ -1,6 +1,5 @@
 """Source `images`: folders of image files, a file an event, its bytes exactly as they are."""
 
-import os
 import stat
 from collections.abc import Iterator, Sequence
 from glob import has_magic
@@ -11,12 +10,15 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from speciate.blocking import BlockingSource
-from speciate.errors import DecodeError, EventError, TooLargeError
+from speciate.errors import DecodeError, EventError, SourceError, TooLargeError
 from speciate.hooks import Provider, hookimpl
+from speciate.logs import get_logger
 from speciate.stages import Progress, Record, Source
 from speciate_plugins.sources.files import expand, no_match, resume_at, text_of
 from speciate_plugins.sources.names import check_names
 from speciate_schemas import ImageEvent, Position, Strict
+
+log = get_logger(__name__)
 
 BATCH_BYTES = 16 << 20
 """A read ends behind the file that reaches this, however many events are wanted."""
@@ -41,7 +43,10 @@ class ImagesOptions(Strict, frozen=True):
 
     paths: Annotated[
         list[str],
-        msgspec.Meta(min_length=1, description="Folders, read with all below them, or globs of files; in this order."),
+        msgspec.Meta(
+            min_length=1,
+            description="Folders, with all below them and behind links, or globs of files; in this order.",
+        ),
     ]
     suffixes: Annotated[
         list[str],
@@ -81,9 +86,24 @@ class ImagesSource(BlockingSource):
         """See `BlockingSource`."""
         suffixes = {suffix.lower() for suffix in self._options.suffixes}
         self._files = [file for pattern in self._options.paths for file in _find(pattern, suffixes)]
+        self._warn_of_depths()
         index, read = resume_at(position, [text_of(file.path) for file in self._files])
         self._next = index + read
         self._sequence = sequence
+
+    def _warn_of_depths(self) -> None:
+        """A picture beside the folders of classes, or in a folder within one, gets a class of its own."""
+        if self._options.labels == "none":
+            return
+        depths: dict[Path, set[int]] = {}
+        for file in self._files:
+            depths.setdefault(file.root, set()).add(len(file.path.relative_to(file.root).parts))
+        for root in (root for root, found in depths.items() if len(found) > 1):
+            log.warning(
+                "images lie at different depths; the class of each is the folder it is directly in",
+                folder=text_of(root),
+                depths=sorted(depths[root]),
+            )
 
     def read_now(self, max_events: int) -> Sequence[Record] | None:
         """See `BlockingSource`."""
@@ -121,11 +141,11 @@ class ImagesSource(BlockingSource):
         )
 
     def _event(self, file: ImageFile, data: bytes) -> ImageEvent:
-        folder = text_of(file.path.parent.resolve().name)
+        folder = text_of(_name(file.path.parent))
         stream = self._options.stream
         names = check_names(
             id=file.id,
-            stream=text_of(file.root.resolve().name) if stream is None else stream,
+            stream=text_of(_name(file.root)) if stream is None else stream,
             label=folder or None if self._options.labels == "folder" else None,
         )
         media_type = MEDIA_TYPES.get(file.path.suffix.lower(), "")
@@ -165,9 +185,22 @@ def _find(pattern: str, suffixes: set[str]) -> list[ImageFile]:
     return sorted(wanted, key=lambda file: file.id)
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    for parent, _, names in os.walk(folder):
-        yield from (Path(parent, name) for name in names)
+def _below(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """Everything in a folder, and behind the links in it; one that leads back to a folder it is in leads nowhere."""
+    real = folder.resolve()
+    if real in above:
+        return
+    try:
+        entries = list(folder.iterdir())
+    except OSError as error:
+        raise SourceError(f"paths: cannot read the folder {text_of(folder)}: {error.strerror}") from error
+    for entry in entries:
+        yield from _below(entry, above | {real}) if entry.is_dir() else (entry,)
+
+
+def _name(folder: Path) -> str:
+    """What a folder is called where it is named, be it a link; a path such as `..` does not say."""
+    return folder.resolve().name if folder.name in {"", ".."} else folder.name
 
 
 @hookimpl

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from speciate.errors import EncodeError, EventError
+from speciate_plugins.vision.room import Room
 from speciate_plugins.vision.segments import check_segments
 
 if TYPE_CHECKING:
@@ -21,6 +22,15 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 
 PILLOW_PIXELS = 178_956_970
 """Pillow refuses larger images whatever we allow."""
+
+ROOM = Room(100_000_000)
+"""Decoding takes up to some 20 bytes a pixel, so 2 GB at most: two of the largest images that are allowed at first."""
+
+JPEG_PART = 4
+"""A JPEG takes a quarter of that or less: a progressive one its coefficients, most are made smaller on the way."""
+
+BY_INTERPRETER = "bmp_rle"
+"""Pillow decodes these pixel by pixel in Python, with the interpreter held for seconds."""
 
 ORIENTATION, TILE_WIDTH, TILE_LENGTH, BITS, PHOTOMETRIC = 274, 322, 323, 258, 262
 """Tags of EXIF and TIFF."""
@@ -47,21 +57,30 @@ class Decoded(NamedTuple):
 
 def decode(data: memoryview | bytes, *, max_pixels: int) -> npt.NDArray[np.uint8]:
     """Give the pixels, upright, as RGB (height, width, 3); of an animation or of several pages the first."""
-    return decode_scaled(data, max_pixels=max_pixels, at_least=None).pixels
+    with decoded(data, max_pixels=max_pixels, at_least=None) as image:
+        return image.pixels
 
 
-def decode_scaled(data: memoryview | bytes, *, max_pixels: int, at_least: int | None) -> Decoded:
-    """Decode; a JPEG with `at_least` may come out smaller, which is faster: its shorter side stays at least so long."""
+@contextmanager
+def decoded(data: memoryview | bytes, *, max_pixels: int, at_least: int | None) -> "Iterator[Decoded]":
+    """Decode; a JPEG with `at_least` may come out smaller, which is faster: its shorter side stays at least so long.
+
+    To be made smaller while this is open: until then there is no room for as many other pixels.
+    """
     with opened(data, max_pixels) as image:
-        jpeg = image.format in {"JPEG", "MPO"}
-        if jpeg and image.mode in {"L", "RGB"}:
-            decoded = _jpeg(data, max_pixels, at_least)
-            if decoded is not None:
-                return _turned_scaled(decoded, _orientation(image))
-        if jpeg and image.mode == "CMYK":
-            _check_whole(data)
-        # What is transparent shows the colour it hides, as in the loaders of timm and torchvision.
-        pixels = np.array(shallow(image).convert("RGB"))
+        yield _decoded(image, data, max_pixels, at_least)
+
+
+def _decoded(image: "Image", data: memoryview | bytes, max_pixels: int, at_least: int | None) -> Decoded:
+    jpeg = _is_jpeg(image)
+    if jpeg and image.mode in {"L", "RGB"}:
+        found = _jpeg(data, max_pixels, at_least)
+        if found is not None:
+            return _turned_scaled(found, _orientation(image))
+    if jpeg and image.mode == "CMYK":
+        _check_whole(data)
+    # What is transparent shows the colour it hides, as in the loaders of timm and torchvision.
+    pixels = np.array(shallow(image).convert("RGB"))
     height, width, _ = pixels.shape
     return Decoded(pixels, (height, width), (0, 0, width, height))
 
@@ -75,12 +94,10 @@ def opened(data: memoryview | bytes, max_pixels: int) -> "Iterator[Image]":
     check_segments(whole)
     try:
         with _identified(whole, max_pixels) as image:
-            _check_size(image.width, image.height, max_pixels)
-            # A tile is decompressed whole, and may be larger than the image it is of.
-            tags: Any = getattr(image, "tag_v2", {})
-            _check_size(tags.get(TILE_WIDTH, 1), tags.get(TILE_LENGTH, 1), max_pixels)
-            yield image
-    except (EventError, ImportError):  # a library that is missing is not the image's fault
+            pixels = _check(image, max_pixels)
+            with ROOM.taken(pixels // JPEG_PART if _is_jpeg(image) else pixels):
+                yield image
+    except (EventError, ImportError, MemoryError):  # a library, or room that is missing, is not the image's fault
         raise
     except Exception as error:  # decoders raise whatever a damaged file makes them stumble over
         raise EncodeError(f"the image cannot be decoded: {type(error).__name__}: {error}") from error
@@ -111,6 +128,24 @@ def _identified(data: bytes, max_pixels: int) -> "Image":
         raise EncodeError(
             f"the image has more than {PILLOW_PIXELS} pixels, and more than max_pixels = {max_pixels}; shrink it"
         ) from None
+
+
+def _check(image: "Image", max_pixels: int) -> int:
+    """Reject, by its header, what would take too much to decode; else the pixels that will be decoded at once."""
+    _check_size(image.width, image.height, max_pixels)
+    # A tile is decompressed whole, and may be larger than the image it is of.
+    tags: Any = getattr(image, "tag_v2", {})
+    tile = tags.get(TILE_WIDTH, 1), tags.get(TILE_LENGTH, 1)
+    if not all(isinstance(side, int) for side in tile):  # a text times a number would be a long text
+        raise EncodeError(f"the image cannot be decoded: its tiles have the sides {tile}")
+    _check_size(*tile, max_pixels)
+    if any(part[0] == BY_INTERPRETER for part in getattr(image, "tile", ())):
+        raise EncodeError("the image is a run-length encoded BMP, which takes long to decode; store it as PNG")
+    return max(image.width * image.height, int(math.prod(tile)))
+
+
+def _is_jpeg(image: "Image") -> bool:
+    return image.format in {"JPEG", "MPO"}
 
 
 def _check_size(width: int, height: int, max_pixels: int) -> None:

@@ -17,7 +17,7 @@ from speciate.errors import ConfigError, OutputError
 from speciate.files import TEMPORARY, fsync_directory, output_error, sync_file
 from speciate.stages import Watch
 from speciate_plugins.encoders.onnx import INPUT, OUTPUT, Described, OnnxEncoder, OnnxOptions
-from speciate_plugins.vision.models import FeatureModel
+from speciate_plugins.vision.models import FeatureModel, in_float32, precision_name
 from speciate_plugins.vision.viewing import View
 
 Images = Sequence[npt.NDArray[np.uint8]]
@@ -57,6 +57,9 @@ class Agreement(NamedTuple):
 def export(model: FeatureModel, path: Path, images: Images = (), watch: Watch = lambda *_: None) -> Agreement:
     """Write a model as a file for the encoder `onnx`, if it gives the same features for these or for made-up images.
 
+    The file computes in float32, and is compared with the model as it is: a head that was fitted to coarser features
+    would meet others.
+
     Raises:
         ConfigError: if the model is too large.
         OutputError: if it cannot be exported, is another one afterwards, or cannot be written; no file is left.
@@ -64,7 +67,7 @@ def export(model: FeatureModel, path: Path, images: Images = (), watch: Watch = 
     images = images or made_up(model.view)
     # The first step, loading the model, has been done; comparing takes one for each image.
     watch(1, 2 + len(images), "exporting the model")
-    data = _serialised(model)
+    data = _serialised(in_float32(model))
     unchecked = path.with_name(path.name + TEMPORARY)
     try:
         with unchecked.open("wb") as file:
@@ -75,7 +78,7 @@ def export(model: FeatureModel, path: Path, images: Images = (), watch: Watch = 
             raise OutputError(
                 f"the exported model gives other features: they differ by up to {found.difference:.1e} of their length "
                 f"({DIFFERENCE:.0e} allowed), with a cosine down to {found.cosine:.6f} ({COSINE} allowed); "
-                f"{path} was not written: use the encoder timm, or another version of torch"
+                f"nothing was written: {_remedy(model)}"
             )
         unchecked.replace(path)
         fsync_directory(path.absolute().parent)
@@ -107,6 +110,13 @@ def made_up(view: View) -> list[npt.NDArray[np.uint8]]:
     slopes = rng.uniform(-1, 1, (sum(BATCHES), 2, 3, 1, 1))
     gradients = [(127.5 + 63 * (slope * down + along * across)).astype(np.uint8) for slope, along in slopes]
     return [*noise, *gradients]
+
+
+def _remedy(model: FeatureModel) -> str:
+    if model.precision is torch.float32:
+        return "use the encoder timm, or another version of torch"
+    computes = precision_name(model.precision)
+    return f"the model computes in {computes}, an exported one in float32: fit it with precision = 'float32'"
 
 
 def _serialised(model: FeatureModel) -> bytes:

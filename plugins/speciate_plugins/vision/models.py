@@ -23,6 +23,13 @@ RANDOM_SEED = 0
 """Of the weights of a model that is not pretrained."""
 
 
+PRECISIONS: dict[Precision, torch.dtype] = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+
+
 class FeatureModel(torch.nn.Module):
     """Images as they are cut, uint8 (B, 3, H, W), to features, float32 (B, d)."""
 
@@ -87,9 +94,15 @@ class FeatureModel(torch.nn.Module):
         if self.pooling == "token":
             return norm(tokens[:, 0])  # type: ignore[no-any-return]
         if tokens.ndim == 3:  # noqa: PLR2004 - images, tokens, features
-            return norm(tokens[:, getattr(self.backbone, "num_prefix_tokens", 0) :].mean(1))  # type: ignore[no-any-return]
+            return norm(tokens[:, self._prefix :].mean(1))  # type: ignore[no-any-return]
         channels_last = getattr(self.backbone, "output_fmt", "NCHW") == "NHWC"
         return tokens.mean((1, 2) if channels_last else (2, 3))
+
+    @property
+    def _prefix(self) -> int:
+        """Tokens in front that are of no patch; some models have one and do not count it."""
+        has_token = getattr(self.backbone, "cls_token", None) is not None
+        return int(getattr(self.backbone, "num_prefix_tokens", has_token))
 
     def finish(self, pooled: Tensor) -> Tensor:
         """Features of pooled vectors: projected and scaled to length 1, if so asked."""
@@ -149,11 +162,16 @@ def find_device(name: str) -> torch.device:
 def find_precision(name: Precision, device: torch.device) -> torch.dtype:
     """What the backbone computes in on this device."""
     if name != "auto":
-        return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[name]
+        return PRECISIONS[name]
     if device.type != "cuda":
         return torch.float32
     with torch.cuda.device(device):
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+
+
+def precision_name(precision: torch.dtype) -> Precision:
+    """The option that stands for it."""
+    return next(name for name, dtype in PRECISIONS.items() if dtype is precision)
 
 
 def _backbone(options: TimmOptions) -> tuple[torch.nn.Module, str]:
@@ -208,7 +226,12 @@ def _check(model: FeatureModel, options: TimmOptions) -> None:
     black = torch.zeros((1, 3, *model.view.size), dtype=torch.uint8, device=model.device)
     with torch.inference_mode():
         with model.autocast():
-            pooled = model.pool(model.backbone.forward_features(model.normalised(black)))
+            tokens = model.backbone.forward_features(model.normalised(black))
+            if model.pooling != "auto" and not isinstance(tokens, Tensor):
+                raise ConfigError(
+                    f"pooling = {model.pooling!r}: {options.model} gives several maps of features; write auto"
+                )
+            pooled = model.pool(tokens)
         if model.projection is not None and model.projection.in_features != pooled.shape[1]:
             raise ConfigError(
                 f"projection = {options.projection!r} takes {model.projection.in_features} features, "

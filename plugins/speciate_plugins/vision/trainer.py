@@ -20,7 +20,7 @@ from speciate.errors import ConfigError, SupportError
 from speciate.stages import Watch
 from speciate_plugins.vision.activations import Activations, writing
 from speciate_plugins.vision.learning import Learner
-from speciate_plugins.vision.models import FeatureModel, build, in_float32, save_weights
+from speciate_plugins.vision.models import FeatureModel, build, in_float32, precision_name, save_weights
 from speciate_plugins.vision.options import TimmOptions
 from speciate_plugins.vision.tail import SplitModel, WholeModel
 from speciate_plugins.vision.training import Training
@@ -41,6 +41,7 @@ class TimmTrainer:
         # Compiling does not pay for what is called so few times. The precision counts: the head is fitted to features
         # that are those of the encoder when it runs.
         self._model = build(msgspec.structs.replace(encoder, compile=False))
+        self.options = msgspec.structs.replace(encoder, precision=precision_name(self._model.precision))
         self._split = WholeModel(self._model) if training is None else SplitModel(self._model, training.blocks)
         self._frozen = self._split.weights()
         self._trained = self._frozen

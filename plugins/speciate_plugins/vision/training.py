@@ -72,8 +72,9 @@ class Training:
 
     @property
     def stopped_early(self) -> bool:
-        """Whether what is held out got no better for as long as the patience allows."""
-        return bool(len(self.held_out)) and len(self.course.epochs) - self.course.kept_epoch >= self._options.patience
+        """Whether what is held out got no better for as long as the patience allows, with epochs left."""
+        waited = len(self.course.epochs) - self.course.kept_epoch >= self._options.patience
+        return bool(len(self.held_out)) and waited and len(self.course.epochs) < self._options.epochs
 
     def run(self, watch: Watch) -> None:
         """Train to the end, from where an earlier attempt was, and leave the learner as it was after its best epoch."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from speciate.errors import ConfigError, EncodeError
-from speciate_plugins.vision.decoding import Decoded, decode_scaled, hush
+from speciate_plugins.vision.decoding import Decoded, decoded, hush
 from speciate_schemas import Strict
 
 Side = Annotated[int, msgspec.Meta(ge=1)]
@@ -50,26 +50,26 @@ class View(Strict, frozen=True):
         """Decode and cut: (3, height, width). Many threads at once."""
         # With twice the pixels the resampling hardly tells the difference, and a large JPEG is decoded much faster.
         at_least = None if self.interpolation == "nearest" else 2 * max(self._scaled())
-        decoded = decode_scaled(data, max_pixels=max_pixels, at_least=at_least)
-        (height, width), resized = decoded.size, self._resized(*decoded.size)
-        if math.prod(resized) > max_pixels:
-            raise EncodeError(
-                f"the image is too narrow: of {width} x {height} pixels, it would be resized to "
-                f"{resized[1]} x {resized[0]}, more than max_pixels = {max_pixels}; cut it"
-            )
-        return self._cut(decoded)
+        with decoded(data, max_pixels=max_pixels, at_least=at_least) as image:
+            (height, width), resized = image.size, self._resized(*image.size)
+            if math.prod(resized) > max_pixels:
+                raise EncodeError(
+                    f"the image is too narrow: of {width} x {height} pixels, it would be resized to "
+                    f"{resized[1]} x {resized[0]}, more than max_pixels = {max_pixels}; cut it"
+                )
+            return self._cut(image)
 
     def cut(self, rgb: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
         """Resize (height, width, 3) and cut out the middle: (3, height, width), contiguous and writable."""
         height, width, _ = rgb.shape
         return self._cut(Decoded(rgb, (height, width), (0, 0, width, height)))
 
-    def _cut(self, decoded: Decoded) -> npt.NDArray[np.uint8]:
+    def _cut(self, image: Decoded) -> npt.NDArray[np.uint8]:
         from PIL import Image  # noqa: PLC0415 - heavy, and an extra
 
-        height, width = self._resized(*decoded.size)
+        height, width = self._resized(*image.size)
         resampling = Image.Resampling[self._resampling().upper()]
-        resized = Image.fromarray(decoded.pixels).resize((width, height), resampling, decoded.box)
+        resized = Image.fromarray(image.pixels).resize((width, height), resampling, image.box)
         canvas = Image.new("RGB", self.size[::-1], self.border)
         canvas.paste(resized, (-_before(width, self.size[1]), -_before(height, self.size[0])))
         return np.asarray(canvas).transpose(2, 0, 1).copy()

@@ -15,6 +15,7 @@ def test_all_types(speciate):
     assert document["$schema"].startswith("https://json-schema.org/")
     names = {kind.__name__ for kind in TAGGED} | {
         "PipelineConfig",
+        "AlbumOptions",
         "ModelOptions",
         "RunOptions",
         "CommitOptions",

@@ -128,6 +128,17 @@ def test_a_bundle_becomes_a_bundle_with_the_same_head(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["exported", "model"]
 
 
+def test_a_head_fitted_to_coarser_features_is_not_given_others(tmp_path: Path) -> None:
+    coarse = {**ENCODER, "precision": "bfloat16"}
+    write_bundle(tmp_path / "model", encoder=coarse, files={}, head=HEAD, card=CARD, plugins={"encoder.timm": "1"})
+    result = run(tmp_path / "model", "--out", tmp_path / "exported")
+    assert result.exit_code == 4
+    told = result.stderr
+    assert "gives other features" in told
+    assert "computes in bfloat16, an exported one in float32: fit it with precision = 'float32'" in told
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
 @pytest.mark.usefixtures("not_exporting")
 def test_figures_for_programs(config: Path) -> None:
     found = json.loads(run(config, "--out", config.parent / "x.onnx", "--json").stdout)

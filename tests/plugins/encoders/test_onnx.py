@@ -12,7 +12,7 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from speciate.errors import ConfigError, EncodeError, PluginError
@@ -227,3 +227,18 @@ def test_torch_is_not_needed(tmp_path: Path, colours: str) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     np.testing.assert_allclose([float(word) for word in ran.stdout.split()[-3:]], [1, 2, 3], rtol=1e-6)
+
+
+def test_weights_in_other_files_are_not_looked_for(tmp_path: Path) -> None:
+    """A bundle has the hash of the one file: what lies beside it may be anything."""
+    path = Path(graph_file(tmp_path / "colours.onnx", COLOURS.properties()))
+    model = onnx.load(path)
+    factors = numpy_helper.from_array(np.full((1, 3, 1, 1), 7, dtype=np.float32), "factors")
+    model.graph.initializer.append(factors)
+    model.graph.node[1].output[0] = "means-before"
+    model.graph.node.insert(2, helper.make_node("Mul", ["means-before", "factors"], ["means"]))
+    onnx.save(model, path)
+    loaded(str(path))
+    onnx.save(model, path, save_as_external_data=True, location="beside", size_threshold=0)
+    assert (tmp_path / "beside").is_file()
+    assert "cannot be used by onnxruntime" in refusal(str(path))

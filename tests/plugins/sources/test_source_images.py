@@ -43,6 +43,30 @@ async def test_a_folder_is_read_with_all_below_it(folder, read_all) -> None:
     assert records[2].position == (2, str(folder / "b/2.JPG"), 1)
 
 
+async def test_links_are_followed_under_their_own_names_and_never_in_circles(folder, read_all) -> None:
+    (folder / "linked").symlink_to(folder / "b")
+    (folder / "b" / "again").symlink_to(folder)
+    (folder / "b" / "self").symlink_to(folder / "b")
+    records = await read_all(source(folder))
+    found = {record.event.id: record.event.label for record in records}
+    assert found == {
+        "a/deep/x.webp": "deep",
+        "b/10.png": "b",
+        "b/2.JPG": "b",
+        "linked/10.png": "linked",
+        "linked/2.JPG": "linked",
+        "top.gif": "data",
+    }
+
+
+async def test_classes_at_different_depths_are_told(folder, caplog) -> None:
+    await source(folder / "b").open(None, 0)
+    await source(folder, labels="none").open(None, 0)
+    assert "different depths" not in caplog.text
+    await source(folder).open(None, 0)
+    assert "images lie at different depths" in caplog.text
+
+
 async def test_options_change_names(folder, read_all) -> None:
     records = await read_all(source(folder / "b", folder / "a", suffixes=[".txt", ".png"], labels="none", stream="s"))
     assert [(record.event.id, record.event.label) for record in records] == [("10.png", None), ("notes.txt", None)]

@@ -1,6 +1,7 @@
 """Images of every kind, and what only claims to be one: the right pixels, or the reason."""
 
 import math
+import resource
 import struct
 import subprocess
 import sys
@@ -19,7 +20,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from speciate.errors import EncodeError
-from speciate_plugins.vision.decoding import decode, decode_scaled, hush
+from speciate_plugins.vision import decoding
+from speciate_plugins.vision.decoding import Decoded, decode, decoded, hush
+from speciate_plugins.vision.room import Room
 
 LIMIT = 1_000_000
 ROWS, COLUMNS = np.mgrid[0:48, 0:64]
@@ -32,6 +35,11 @@ OTHER = np.full_like(PICTURE, 99)
 @pytest.fixture(autouse=True)
 def _as_in_an_encoder() -> None:
     hush()
+
+
+def decode_scaled(data: bytes, *, max_pixels: int, at_least: int | None) -> Decoded:
+    with decoded(data, max_pixels=max_pixels, at_least=at_least) as found:
+        return found
 
 
 def picture(pixels: np.ndarray = PICTURE, mode: str = "RGB") -> Image.Image:
@@ -372,7 +380,9 @@ def test_scaling_makes_a_large_image_small() -> None:
 CHILD = """
 import resource, sys
 from speciate.errors import EncodeError
-from speciate_plugins.vision.decoding import decode, hush
+from speciate_plugins.vision import decoding
+from speciate_plugins.vision.decoding import Decoded, decode, decoded, hush
+from speciate_plugins.vision.room import Room
 
 def kilobytes(what):
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(what))
@@ -380,8 +390,8 @@ def kilobytes(what):
 def attempt(data, max_pixels):
     try:
         return str(decode(data, max_pixels=max_pixels).shape)
-    except EncodeError as error:
-        return str(error)
+    except (EncodeError, MemoryError) as error:
+        return repr(error)
 
 hush()
 small, *bombs = [open(name, "rb").read() for name in sys.argv[1:]]
@@ -406,8 +416,9 @@ def test_a_bomb_is_rejected_before_it_takes_memory(tmp_path) -> None:
     done = subprocess.run([sys.executable, "-c", CHILD, *names], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     *answers, control, grown = done.stdout.splitlines()
-    assert answers == ["the image has more than 178956970 pixels, and more than max_pixels = 170000000; shrink it"] * 2
-    assert "Memory" in control  # allowed by max_pixels: so the limit of memory is a limit
+    words = "the image has more than 178956970 pixels, and more than max_pixels = 170000000; shrink it"
+    assert answers == [repr(EncodeError(words))] * 2
+    assert control.startswith("MemoryError(")  # allowed by max_pixels: memory is short, and not by the image's fault
     assert int(grown) < 30_000
     assert not done.stderr
 
@@ -437,3 +448,59 @@ def test_others_run_while_a_jpeg_is_decoded() -> None:
     thread.start()
     turns = next(turn for turn in count() if time.sleep(alone / 100) or not thread.is_alive())
     assert turns > 10
+
+
+def tiff_with_tiles(width: tuple[int, bytes], length: int) -> bytes:
+    """A small TIFF whose header tells of tiles: the width's type and value, the length."""
+    kind, value = width
+    entries = {256: (4, 8), 257: (4, 8), 258: (3, 8), 262: (3, 1), 273: (4, 8), 277: (3, 1), 278: (4, 8), 279: (4, 64)}
+    fields = {tag: struct.pack("<HHII", tag, kind_, 1, number) for tag, (kind_, number) in entries.items()}
+    fields[322] = struct.pack("<HHI4s", 322, kind, 1, value)
+    fields[323] = struct.pack("<HHII", 323, 4, 1, length)
+    directory = b"".join(fields[tag] for tag in sorted(fields))
+    return b"II*\0" + struct.pack("<IH", 8, len(fields)) + directory + bytes(4 + 64)
+
+
+@pytest.mark.parametrize(
+    ("width", "words"),
+    [((2, b"A\0\0\0"), "its tiles have the sides"), ((4, struct.pack("<I", 4_000_000)), "more than max_pixels")],
+)
+def test_tiles_larger_than_allowed_are_never_made(width, words) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(EncodeError, match=words):
+        decode(tiff_with_tiles(width, 300_000_000), max_pixels=LIMIT)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
+
+
+def test_a_bmp_that_only_python_decodes_is_rejected() -> None:
+    """Four million pixels of one run; in Pillow they would take half a second with the interpreter held."""
+    rows = b"\xff\x07" * 8 + b"\0\0"
+    pixels = rows * 2040 + b"\0\1"
+    colours = bytes(4 * 256)
+    header = struct.pack("<IiiHHIIiiII", 40, 2040, 2040, 1, 8, 1, len(pixels), 0, 0, 256, 0)
+    start = 14 + len(header) + len(colours)
+    data = struct.pack("<2sIHHI", b"BM", start + len(pixels), 0, 0, start) + header + colours + pixels
+    with pytest.raises(EncodeError, match="run-length encoded BMP"):
+        decode(data, max_pixels=10**7)
+
+
+def test_large_images_are_decoded_one_after_another(monkeypatch) -> None:
+    """However many threads there are: each would take many bytes a pixel."""
+    monkeypatch.setattr(decoding, "ROOM", Room(2 * 48 * 64))
+    held, most = set(), []
+    load = decoding.shallow
+
+    def slowly(image):
+        held.add(threading.get_ident())
+        time.sleep(0.01)
+        most.append(len(held))
+        found = load(image)
+        held.remove(threading.get_ident())
+        return found
+
+    monkeypatch.setattr(decoding, "shallow", slowly)
+    data = stored(picture(), "PNG")
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: decode(data, max_pixels=LIMIT).tobytes(), range(24)))
+    assert set(found) == {PICTURE.tobytes()}
+    assert max(most) == 2

@@ -61,6 +61,22 @@ def test_the_model_is_frozen_and_in_evaluation_mode(vit) -> None:
     assert not any(parameter.requires_grad for parameter in vit.parameters())
 
 
+@pytest.mark.parametrize("name", ["cait_xxs24_224", "xcit_nano_12_p16_224"])
+def test_a_token_that_is_not_counted_is_no_patch(name) -> None:
+    """These models put a CLS token in front and say nothing of it."""
+    model = random(name, pooling="mean")
+    with torch.inference_mode():
+        tokens = model.backbone.forward_features(model.normalised(images(model)))
+    assert tokens.shape[1] == 14 * 14 + 1
+    torch.testing.assert_close(features(model), tokens[:, 1:].mean(1), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["token", "mean"])
+def test_what_is_no_single_map_can_only_be_pooled_by_the_model(pooling) -> None:
+    with pytest.raises(ConfigError, match=r"crossvit_tiny_240 .*write auto"):
+        random("crossvit_tiny_240", pooling=pooling)
+
+
 # A transformer with a CLS token, one with a register in its place that norms behind its pooling, a map with channels
 # first, and one with channels last.
 @pytest.mark.parametrize(

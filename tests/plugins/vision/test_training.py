@@ -91,6 +91,15 @@ def test_the_best_epoch_is_kept_and_patience_ends_it(tmp_path):
     assert torch.equal(learner.weights()["matrix"], seen[1]["matrix"])
 
 
+def test_a_training_that_had_all_its_epochs_was_not_stopped(tmp_path):
+    training, learner = a_training(tmp_path, epochs=5, patience=3)
+    losses = iter([0.9, 0.5, 0.6, 0.7, 0.8])
+    learner.judge = lambda *_: Held(next(losses), 0.5)
+    training.run(ignore)
+    assert (training.course.kept_epoch, len(training.course.epochs)) == (2, 5)
+    assert not training.stopped_early
+
+
 def test_if_no_epoch_beats_guessing_the_weights_stay_as_they_were(tmp_path):
     training, learner = a_training(tmp_path, epochs=3)
     learner.judge = lambda *_: Held(math.log(3) + 0.01, 0.3)
