@@ -85,7 +85,7 @@ timelines = st.builds(
 changed_traces = st.builds(
     schemas.ChangedTraces,
     before=st.lists(traces, max_size=2),
-    since=st.lists(st.tuples(counts, st.none() | numbers), max_size=2),
+    since=st.none() | exemplars,
 )
 chronicles = st.builds(
     schemas.ChronicleState,

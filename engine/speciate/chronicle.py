@@ -7,6 +7,7 @@ centre has been.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
+import msgspec
 import numpy as np
 
 from speciate.exemplars import Kept, Pictures, priority, vector_of
@@ -104,13 +105,9 @@ class Chronicle:
             self._fit_budget()
         trace = self.traces[category]
         trace.see(sequence, event.time, self._timeline.width)
-        rank = priority(sequence, self._seed)
-        if trace.sample.wants(rank, self._capacity):
-            self._take_in(trace, rank, record, event)
+        self._take_in(trace, record, event)
         if _is_power_of_four(trace.seen):
             trace.mark(sequence, self._head.centre(category), trail(self._capacity))
-        if self._changed is not None and self._changed.before[0].id == category:
-            self._remember(sequence, event.time)
         self._notes.append((sequence, birth, self._head.size, margin, event.time))
         if len(self._notes) >= NOTES:
             _ = self.timeline
@@ -136,33 +133,30 @@ class Chronicle:
         self._changed = None
 
     def undo(self, shares: Sequence[int], sequence: int) -> None:
-        """The last change was taken back; `shares` says to which of two merged ones each event since then went.
-
-        Of those events, the exemplars are found again that the merged category had kept.
-        """
+        """The last change was taken back; `shares` says to which of two merged ones each event since then went."""
         changed, self._changed = self._changed, None
         if changed is not None:
-            self._bring_back(changed, shares)
+            self._bring_back(changed, shares, sequence)
         # A state from before there were chronicles remembers nothing of what the head brings back.
         traces = {one.id: Trace(one.id) for one in self._head.categories} | self.traces
         self.traces = dict(sorted(traces.items()))
         self._fit_budget()
         self._count(sequence)
 
-    def _bring_back(self, changed: Changed, shares: Sequence[int]) -> None:
-        """Have the traces again as they were, with what came since."""
+    def _bring_back(self, changed: Changed, shares: Sequence[int], sequence: int) -> None:
+        """Have the traces again as they were, with what came since; where their centres were meanwhile nobody knows."""
         merged = self.traces.get(changed.before[0].id)
         self.traces |= {one.id: one for one in changed.before}
-        if merged is None:
-            return
-        owners = {}
-        for (number, time), share in zip(changed.since, shares, strict=True):
-            owners[number] = changed.before[share]
-            owners[number].see(number, time, self._timeline.width)
-        for one in merged.exemplars:
-            if one.sequence in owners:
-                owners[one.sequence].changed()
-                owners[one.sequence].sample.add(one, self._capacity, self._album.options.pictures)
+        pictured = {} if merged is None else {one.sequence: one for one in merged.exemplars}
+        for event, share in zip(changed.since, shares, strict=True):
+            owner = changed.before[share]
+            owner.see(event.sequence, event.time, self._timeline.width)
+            if owner.sample.wants(event.priority, self._capacity):
+                one = pictured.get(event.sequence, event)
+                owner.sample.add(one, self._capacity, self._album.options.pictures)
+        for place in set(shares):
+            moved = changed.before[place]
+            moved.mark(sequence, self._head.centre(moved.id), trail(self._capacity))
 
     def _change(self, before: list[Trace], sequence: int) -> None:
         self._changed = Changed(before)
@@ -173,21 +167,32 @@ class Chronicle:
         self._reach(sequence)
         self.timeline.resize(sequence, self._head.size)
 
-    def _remember(self, sequence: int, time: float | None) -> None:
+    def _take_in(self, trace: Trace, record: Record, event: Observation) -> None:
+        """Keep an event, if it belongs to the sample, or if it came to a merged category that may be two again."""
+        rank = priority(record.sequence, self._seed)
+        wanted = trace.sample.wants(rank, self._capacity)
+        merged = self._changed is not None and self._changed.before[0].id == trace.id
+        if not wanted and not merged:
+            return
+        features = vector_of(record.features if isinstance(event, ImageEvent) else event.features)
+        one = Kept(rank, record.sequence, event.id, event.stream, event.time, features)
+        if merged:
+            self._remember(one)
+        if wanted:
+            if isinstance(event, ImageEvent) and self._album.pictures and self._has_picture(trace, rank):
+                one = msgspec.structs.replace(one, picture=self._album.pictures.make(event))
+            trace.sample.add(one, self._capacity, self._album.options.pictures)
+
+    def _has_picture(self, trace: Trace, rank: int) -> bool:
+        return trace.sample.place(rank) < self._album.options.pictures
+
+    def _remember(self, one: Kept) -> None:
         """The merged category got another event; a merge that the head cannot undo any more is none here either."""
         assert self._changed is not None  # noqa: S101  # the caller has looked
         if len(self._changed.since) < MOST_SINCE:
-            self._changed.since.append((sequence, time))
+            self._changed.since.append(one)
         else:
             self._changed = None
-
-    def _take_in(self, trace: Trace, rank: int, record: Record, event: Observation) -> None:
-        pictures = self._album.pictures
-        wanted = isinstance(event, ImageEvent) and trace.sample.place(rank) < self._album.options.pictures
-        picture = pictures.make(event) if wanted and pictures and isinstance(event, ImageEvent) else None
-        features = vector_of(record.features if isinstance(event, ImageEvent) else event.features)
-        one = Kept(rank, record.sequence, event.id, event.stream, event.time, features, picture)
-        trace.sample.add(one, self._capacity, self._album.options.pictures)
 
     def _reach(self, sequence: int) -> None:
         while not self._timeline.reaches(sequence):

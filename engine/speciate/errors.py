@@ -8,7 +8,8 @@ SpeciateError
 │   ├── DuplicateError      its id was answered already
 │   ├── EncodeError         an image that cannot be turned into features
 │   ├── ForwardedError      rejected by a pipeline in front of this one
-│   └── UnknownCategoryError  a category that does not exist
+│   ├── UnknownCategoryError  a category that does not exist
+│   └── LabelError          a name that cannot be read
 ├── OperatorError           the operator's: one message at the start, exit code 2
 │   ├── ConfigError         a key, a value, a file of the configuration
 │   ├── PluginError         unknown, broken, ambiguous or missing its extra
@@ -78,6 +79,10 @@ class ForwardedError(EventError):
 
 class UnknownCategoryError(EventError):
     """The category does not exist (any more)."""
+
+
+class LabelError(EventError):
+    """A name that nobody could read, or that a terminal would obey."""
 
 
 class OperatorError(SpeciateError):

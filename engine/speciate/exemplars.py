@@ -7,7 +7,7 @@ restarts, and that of a union is made of those of its parts.
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from operator import attrgetter
 from typing import Any
@@ -102,27 +102,37 @@ class Sample:
 
     def state(self) -> ExemplarsState | None:
         """As it is stored; waits for pictures that are being made."""
-        if not self.kept:
-            return None
-        features = np.stack([one.features for one in self.kept])
-        for one, row in zip(self.kept, features, strict=True):
-            one.features = row  # once is enough in memory
-        return ExemplarsState(
-            sequences=[one.sequence for one in self.kept],
-            ids=[one.id for one in self.kept],
-            streams=[one.stream for one in self.kept],
-            times=[one.time for one in self.kept],
-            features=Array.of(features),
-            thumbnails=[one.thumbnail for one in self.kept],
-        )
+        return stored(self.kept)
 
     @classmethod
     def from_state(cls, state: ExemplarsState | None, seed: int) -> "Sample":
         """The sample whose state this is."""
-        if state is None:
-            return cls()
-        columns = (state.sequences, state.ids, state.streams, state.times, rows_of(state.features), state.thumbnails)
-        return cls(Kept(priority(row[0], seed), *row) for row in zip(*columns, strict=True))
+        return cls(restored(state, seed))
+
+
+def stored(exemplars: Sequence[Kept]) -> ExemplarsState | None:
+    """Exemplars as columns, in their order; waits for pictures that are being made."""
+    if not exemplars:
+        return None
+    features = np.stack([one.features for one in exemplars])
+    for one, row in zip(exemplars, features, strict=True):
+        one.features = row  # once is enough in memory
+    return ExemplarsState(
+        sequences=[one.sequence for one in exemplars],
+        ids=[one.id for one in exemplars],
+        streams=[one.stream for one in exemplars],
+        times=[one.time for one in exemplars],
+        features=Array.of(features),
+        thumbnails=[one.thumbnail for one in exemplars],
+    )
+
+
+def restored(state: ExemplarsState | None, seed: int) -> list[Kept]:
+    """The exemplars whose columns these are, in their order."""
+    if state is None:
+        return []
+    columns = (state.sequences, state.ids, state.streams, state.times, rows_of(state.features), state.thumbnails)
+    return [Kept(priority(row[0], seed), *row) for row in zip(*columns, strict=True)]
 
 
 class Pictures:

@@ -269,7 +269,7 @@ class Head:
     def undo(self) -> list[Relabel]:
         """Take back the last rename, merge or forget; what that means for decisions made before.
 
-        What a merged category has learnt since then goes to the likelier of the two it was made of.
+        What a merged category has learnt since then goes to whichever of the two it would have gone to.
         """
         return self.take_back().relabels
 
@@ -302,7 +302,7 @@ class Head:
         if last.kind != "merge":
             return []
         kept, gone = (self._place(one.id) for one in last.before)
-        return learn_again(self._density, (kept, gone), last.since)
+        return learn_again(self._density, self._policy, (kept, gone), last.since)
 
     def _category_states(self, *places: int) -> list[CategoryState]:
         """Some categories as the state has them."""

@@ -14,6 +14,7 @@ from speciate.admission import Admission
 from speciate.chronicle import Album, Chronicle, Library
 from speciate.errors import EncodeError, EventError, ForwardedError, StateMismatchError, TooLargeError
 from speciate.head import Decision, Head
+from speciate.naming import check_name
 from speciate.plugins import Plugins
 from speciate.recent import RecentIds
 from speciate.stages import Output, Record
@@ -213,6 +214,7 @@ class Task:
         assert isinstance(control, Control)  # noqa: S101  # fold() groups by it
         try:
             self._recent.check(control.stream, control.id)
+            check_name(control)
             version, relabels = self._apply(control, record.sequence)
         except EventError as error:
             return self._reject(record, dead_letter(record, error, "control"))

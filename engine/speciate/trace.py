@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from speciate.exemplars import Kept, Sample, rows_of, vector_of
+from speciate.exemplars import Kept, Sample, restored, rows_of, stored, vector_of
 from speciate_schemas import Array, ChangedTraces, TraceState
 
 
@@ -113,14 +113,14 @@ class Changed:
     """The traces that the last merge or forget has changed, as they were, and what came to the merged one since."""
 
     before: list[Trace]
-    since: list[tuple[int, float | None]] = field(default_factory=list)
+    since: list[Kept] = field(default_factory=list)
 
     def state(self) -> ChangedTraces:
         """As it is stored."""
         before = [one.state() for one in self.before]
-        return ChangedTraces(before=before, since=list(self.since))
+        return ChangedTraces(before=before, since=stored(self.since))
 
     @classmethod
     def from_state(cls, state: ChangedTraces, seed: int) -> "Changed":
         """What the state tells."""
-        return cls([Trace.from_state(one, seed) for one in state.before], list(state.since))
+        return cls([Trace.from_state(one, seed) for one in state.before], restored(state.since, seed))

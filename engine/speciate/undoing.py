@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
-from speciate.stages import Density, Vector
-from speciate_schemas import Array, LastChange, Relabel
+from speciate.stages import Density, Policy, Vector
+from speciate_schemas import Array, CategoryState, LastChange, Relabel
 
 MOST_SINCE = 1000
 """Events of a merged category that are remembered: a merge that has been lived with for longer stands."""
@@ -16,8 +17,9 @@ class Memory:
     """Remembers the last rename, merge or forget of a head, until the next one or until it is undone."""
 
     def __init__(self, last: LastChange | None = None) -> None:
-        self._last = last
-        self._since: list[Vector] = [] if last is None else [np.asarray(one.numpy()) for one in last.since]
+        # Copies: what was read from a snapshot must not hold all of it in memory.
+        self._last = None if last is None else LastChange(kind=last.kind, before=[_copy(one) for one in last.before])
+        self._since: list[Vector] = [] if last is None else [np.array(one.numpy()) for one in last.since]
 
     @property
     def merged(self) -> int | None:
@@ -50,6 +52,11 @@ class Memory:
         )
 
 
+def _copy(one: CategoryState) -> CategoryState:
+    arrays = {key: Array.of(np.array(array.numpy())) for key, array in one.arrays.items()}
+    return msgspec.structs.replace(one, arrays=arrays)
+
+
 class Undone(NamedTuple):
     """What was taken back."""
 
@@ -59,12 +66,17 @@ class Undone(NamedTuple):
     """Of a merge: which of the two, 0 the kept one, each event went to that the merged category had learnt since."""
 
 
-def learn_again(density: Density, places: tuple[int, int], since: Sequence[Array]) -> list[int]:
-    """Give each event that a merged category has learnt to the likelier of the two it was made of; which that was."""
+def learn_again(density: Density, policy: Policy, places: tuple[int, int], since: Sequence[Array]) -> list[int]:
+    """Give each event that a merged category has learnt to the one of the two that it would have gone to; which it was.
+
+    Which is decided as the head decides, so if nothing but the two was ever in question, they never were merged.
+    """
     shares = []
     for one in since:
         point = np.asarray(one.numpy())
-        shares.append(int(np.argmax(density.score(point, list(places)))))
+        birth = float(density.score_birth(point[None])[0])
+        evidence, _ = policy.weigh(density.score(point, list(places)), density.counts[list(places)], birth)
+        shares.append(int(np.argmax(evidence)))
         density.absorb(places[shares[-1]], point)
     return shares
 

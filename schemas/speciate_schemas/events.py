@@ -63,13 +63,6 @@ class RenameCategory(Wire, frozen=True, tag="rename.v1"):
     stream: Stream = ""
     time: Time = None
 
-    def __post_init__(self) -> None:
-        """Refuse what nobody could read, or what a terminal would obey."""
-        if not any(one.isprintable() and not one.isspace() for one in self.label):
-            raise ValueError(f"label {self.label!a} has nothing that can be seen: give it a name")
-        if any(one < " " or "\x7f" <= one <= "\x9f" for one in self.label):
-            raise ValueError(f"label {self.label!a} has control characters: leave them out")
-
 
 class MergeCategories(Wire, frozen=True, tag="merge.v1"):
     """Fold one category into another; the absorbed number is never used again."""

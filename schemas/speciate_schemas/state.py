@@ -124,9 +124,9 @@ class ChangedTraces(Stored, frozen=True, tag="changed-traces.v1"):
 
     before: Annotated[list[TraceState], msgspec.Meta(description="As they were; of a merge first the one kept.")]
     since: Annotated[
-        list[tuple[int, float | None]],
-        msgspec.Meta(description="Record and time of each event that the merged category got since."),
-    ] = msgspec.field(default_factory=list)
+        ExemplarsState | None,
+        msgspec.Meta(description="Every event that the merged category got since, in order; null if there is none."),
+    ] = None
 
 
 class ChronicleState(Stored, frozen=True, tag="chronicle.v1"):

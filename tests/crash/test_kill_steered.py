@@ -15,7 +15,7 @@ from stream import write_stream
 from speciate_plugins.stores.directory import DirectoryOptions, DirectoryStore
 from speciate_schemas import MergeCategories, RenameCategory, UndoLast, encode
 
-EVENTS, KILLS = 1500, 5
+EVENTS, KILLS = 5000, 5
 
 
 def test_killed_while_it_is_steered_it_ends_as_if_nothing_had_happened(tmp_path: Path):

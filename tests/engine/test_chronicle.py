@@ -143,6 +143,21 @@ def test_a_merge_is_the_chronicle_of_both_and_what_came_since_goes_where_the_hea
         assert set(kept(after[number])) <= {*range(task.sequence)}
 
 
+@settings(deadline=None, max_examples=30)
+@given(choices, choices)
+def test_a_merge_that_was_undone_leaves_fair_samples(drawn, later):
+    """Those of the lowest priority among all that each of the two got, before the merge and since."""
+    few, all_of_them = (make_task(AlbumOptions(exemplars=number)) for number in (3, 1000))
+    for task in (few, all_of_them):
+        task.fold(as_records(drawn))
+        apply(task, MERGE)
+        task.fold(as_records(later, task.sequence))
+        apply(task, UndoLast(id="u"))
+    for number, trace in traces(all_of_them).items():
+        assert len(kept(trace)) == trace.seen
+        assert kept(traces(few)[number]) == kept(trace)[:3]
+
+
 def test_a_merge_that_stands_is_not_undone_here_either(monkeypatch):
     monkeypatch.setattr(undoing, "MOST_SINCE", 3)
     monkeypatch.setattr(chronicle, "MOST_SINCE", 3)

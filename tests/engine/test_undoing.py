@@ -73,7 +73,7 @@ def test_what_came_in_between_is_not_lost(change):
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 2**16), st.integers(0, 40), st.booleans())
-def test_what_a_merged_category_has_learnt_goes_to_the_likelier_of_the_two(seed, count, saved):
+def test_what_a_merged_category_has_learnt_goes_where_it_would_have_gone(seed, count, saved):
     head, apart = made(), made()
     head.merge(0, 2)
     stream = events(count, seed)
@@ -86,7 +86,8 @@ def test_what_a_merged_category_has_learnt_goes_to_the_likelier_of_the_two(seed,
     for point, one in zip(points, decided, strict=True):
         places = [apart._place(0), apart._place(2)]
         if one.category == 0:
-            chosen = int(np.argmax(apart._density.score(point, places)))
+            counts = np.array([apart.categories[place].count for place in places])
+            chosen = int(np.argmax(np.log(counts) + apart._density.score(point, places)))
             apart.learn(point, (0, 2)[chosen], birth=False)
         else:
             apart.learn(point, one.category, birth=one.birth)
@@ -94,6 +95,29 @@ def test_what_a_merged_category_has_learnt_goes_to_the_likelier_of_the_two(seed,
     for mine, other in zip(head.state().categories, apart.state().categories, strict=True):
         for key, array in mine.arrays.items():
             np.testing.assert_allclose(array.numpy(), other.arrays[key].numpy(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("density", "alpha"), HEADS)
+def test_if_only_the_two_were_ever_in_question_they_never_were_merged(density, alpha):
+    """Bit for bit, whatever came in between; the two are of very different size, and lie close."""
+    rng = np.random.default_rng(4)
+    support = np.vstack([rng.normal(size=(30, 2)), rng.normal((1.5, 0), size=(4, 2)), rng.normal(size=(9, 2)) + 40])
+    labels = np.repeat(["large", "small", "far"], [30, 4, 9])
+    compared = apart = 0
+    for seed in range(20):
+        head, never = (Head.fit(support, labels, density=density, policy="dp", alpha=alpha) for _ in range(2))
+        stream = np.random.default_rng(seed).normal((1.0, 0), 0.8, size=(12, 2))
+        # Numbers go by the labels: 0 far, 1 large, 2 small.
+        head.merge(1, 2)
+        without = never.process(stream)
+        if [one.category for one in head.process(stream)] != [min(one.category, 1) for one in without]:
+            continue  # the merged one reached further, or less far, than the two
+        head.undo()
+        assert state(head) == state(never)
+        compared += 1
+        apart += len({one.category for one in without}) == 2
+    assert compared > 5
+    assert apart > 3, "some of the streams went to both"
 
 
 def test_it_survives_saving(tmp_path):

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import io
+import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -240,10 +241,12 @@ class Fuse:
         self._at = at
         self._behind = behind
         self.calls: list[str] = []
+        self._counting = threading.Lock()
 
     def before(self, name: str) -> int:
-        self.calls.append(name)
-        number = len(self.calls) - 1
+        with self._counting:
+            self.calls.append(name)
+            number = len(self.calls) - 1
         if number == self._at and not self._behind:
             raise PowerError(f"before {name}")
         return number

@@ -99,7 +99,7 @@ _TIMELINE = TimelineState(
     counts=Array.of(np.array([[2, 1, 3, 0, 2], [1, 0, 3, 1, 0]])),
     times=Array.of(np.array([1700000003.5, np.inf])),
 )
-_CHANGED = ChangedTraces(before=[_TRACE], since=[(104, 1700000003.5), (105, None)])
+_CHANGED = ChangedTraces(before=[_TRACE], since=_EXEMPLARS)
 
 _VALUES = (
     FeatureEvent(

@@ -112,18 +112,3 @@ def test_a_control_answer_holds_the_control_event_itself() -> None:
     control = RenameCategory(id="r", category=1, label="cat")
     answer = ControlApplied(id="r", stream="", sequence=3, control=control, head_version=5)
     assert decode(encode(answer, "json"), Answer, "json").control == control
-
-
-@pytest.mark.parametrize("label", ["pallet jack", "🚗", "שלום", "a\u202eb", "<script>"])
-def test_a_name_is_whatever_can_be_read(label: str) -> None:
-    assert decode(encode(RenameCategory(id="r", category=1, label=label)), Event).label == label
-
-
-@pytest.mark.parametrize(
-    ("label", "wanted"),
-    [(" ", "nothing that can be seen"), ("\u200b", "nothing that can"), ("a\x1b[2J", "control char")],
-)
-def test_a_name_that_nobody_can_read_or_a_terminal_obeys_is_refused(label: str, wanted: str) -> None:
-    data = msgspec.msgpack.encode({"type": "rename.v1", "id": "r", "category": 1, "label": label})
-    with pytest.raises(msgspec.ValidationError, match=wanted):
-        decode(data, Event)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from speciate.suggesting import Suggestion
     from speciate_schemas import Control, HeadState
 
-category_type = click.IntRange(0)
+category_type = click.IntRange(0, 2**63 - 1)
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
@@ -99,7 +99,7 @@ def undo(*, config: Path, **where: Any) -> None:
     """Take back the last rename, merge or forget.
 
     CONFIG is the TOML file of the pipeline. Only the last one can be taken back, and only once; what a merged category
-    has learnt since goes to the likelier of the two it was made of.
+    has learnt since goes to whichever of the two it would have gone to.
     """
     from speciate_schemas import UndoLast
 
@@ -214,15 +214,21 @@ def _control(resolved: "Resolved", kind: "type[Control]", fields: dict[str, Any]
 
     import msgspec
 
-    from speciate.errors import ConfigError
+    from speciate.errors import ConfigError, LabelError
+    from speciate.naming import check_name
+    from speciate_schemas import decode, encode
     from speciate_schemas.events import tag_of
 
     _require_stream(resolved, stream)
     verb = tag_of(kind).partition(".")[0]
     try:
-        return msgspec.convert({**fields, "id": f"{verb}-{uuid.uuid4().hex}", "stream": stream or ""}, kind)
-    except msgspec.ValidationError as error:
+        given = msgspec.convert({**fields, "id": f"{verb}-{uuid.uuid4().hex}", "stream": stream or ""}, kind)
+        check_name(given)
+        # A name may have bytes of the terminal that are no text.
+        control: Control = decode(encode(given), kind)
+    except (msgspec.ValidationError, UnicodeEncodeError, LabelError) as error:
         raise ConfigError(f"cannot {verb} it: {error}") from error
+    return control
 
 
 def _require_stream(resolved: "Resolved", stream: str | None) -> None:

@@ -9,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from speciate.errors import OperatorError
+from speciate.errors import LabelError, OperatorError
 from speciate.exemplars import Kept
+from speciate.naming import check_name
 from speciate.page import parameters
 from speciate.page.cards import Traced, card, copy_traces
 from speciate.page.category import category_view
@@ -132,6 +133,10 @@ class Api:
 
     async def _check(self, task: int, control: Control) -> None:
         """Refuse what would be rejected anyway: the stream is spared it."""
+        try:
+            check_name(control)
+        except LabelError as error:
+            raise RefusedError(400, "invalid", str(error)) from error
         there = await self._subject.universes()
         shared = Where(task, None) in there
         where = Where(task, None if shared else control.stream)

@@ -2,13 +2,17 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from speciate.errors import StateDamagedError
+from speciate.errors import OutputError, StateDamagedError
 from speciate.files import fsync_directory
 from speciate_schemas.framing import Frame, next_frame, pack
+
+LOCK_SECONDS = 5.0
+LOCK_PAUSE = 0.01
 
 
 class ControlLog:
@@ -70,10 +74,26 @@ class ControlLog:
     def _locked(self, flags: int = 0) -> Iterator[int]:
         descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | flags, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self._lock(descriptor)
             yield descriptor
         finally:
             os.close(descriptor)
+
+    def _lock(self, descriptor: int) -> None:
+        """Wait for others, who need a moment only: whoever has been stopped while he holds it must not stop us."""
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise OutputError(
+                        f"cannot write {self._path}: another process has held its lock for {LOCK_SECONDS:g} s; find "
+                        "and end it, then send again"
+                    ) from None
+                time.sleep(LOCK_PAUSE)
+            else:
+                return
 
 
 def _payloads(data: bytes) -> tuple[list[bytes], int]:

@@ -61,7 +61,8 @@ class DirectoryStore:
                 # Newest first, then the commit, then what it rests on: cut off in between, what is left still fits.
                 _remove(self._snapshots, [self._snapshot(sequence) for sequence in reversed(self.snapshots())])
                 _remove(self._path, [self._commit])
-                _remove(self._path, [self._places])
+                if self._log.exists():
+                    self.save_places([])
                 self._controls.clear()
 
     def load_commit(self) -> Commit | None:
@@ -105,7 +106,7 @@ class DirectoryStore:
         """See `Steerable`."""
         with _told(self._log):
             make_directory(self._path)
-            return self._controls.send(data, lambda: len(self.load_places()))
+            return self._controls.send(data, self._count_taken)
 
     def sent(self, start: int) -> list[bytes]:
         """See `Steerable`."""
@@ -123,6 +124,12 @@ class DirectoryStore:
         try:
             places: list[int] = _read_checked(self._places, list[int])
         except FileNotFoundError:
+            if self._controls.sent(0):
+                # Written before the first of them was: without it all would be taken in again.
+                raise StateDamagedError(
+                    f"{self._places} is missing, and {self._log} holds control events: restore it from a backup, or "
+                    "start over with --fresh"
+                ) from None
             return []
         except (OSError, msgspec.DecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is damaged"
@@ -130,6 +137,13 @@ class DirectoryStore:
                 f"cannot read {self._places}: {reason}; restore it from a backup, or start over with --fresh"
             ) from error
         return places
+
+    def _count_taken(self) -> int:
+        """How many control events have a place; before the first is there, it is noted that none has."""
+        places = self.load_places()
+        if not places and not self._places.exists():
+            self.save_places([])
+        return len(places)
 
     def describe(self) -> str:
         """See `StateStore`."""

@@ -129,6 +129,10 @@ def test_streams_with_categories_of_their_own_must_be_named(speciate, post, conf
     [
         (["forget", "4", "-s", "source.plugin=deaf"], "the pipeline has no [density]: there are no categories"),
         (["rename", "4", ""], "cannot rename it: Expected `str` of length >= 1 - at `$.label`"),
+        (["rename", "4", "a\x1b[2J"], "cannot rename it: label 'a\\x1b[2J' has control characters"),
+        (["rename", "4", "\udcff"], "cannot rename it: "),
+        (["forget", "4", "--stream", "\udcff"], "cannot forget it: "),
+        (["forget", str(2**63)], f"{2**63} is not in the range"),
         (["merge", "4", "4"], "KEEP and ABSORB are both 4"),
         (["forget", "-1"], "No such option"),
         (["forget", "four"], "'four' is not a valid integer"),

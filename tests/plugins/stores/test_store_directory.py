@@ -1,6 +1,7 @@
 """The folder of state: laws, damage, locks, full disks."""
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from speciate.conformance import check_store
 from speciate.errors import OutputError, StateDamagedError, StateLockedError
+from speciate_plugins.stores import controls
 from speciate_plugins.stores.directory import DirectoryOptions, DirectoryStore
 from speciate_schemas import Commit, Tally
 from speciate_schemas.framing import pack
@@ -190,6 +192,32 @@ def test_a_number_whose_event_was_taken_in_is_never_given_again(store, log) -> N
     assert store.sent(0) == [b"one"]
 
 
+def test_places_that_are_lost_are_told(store, path) -> None:
+    """Without them every control event would take effect again."""
+    assert store.load_places() == []
+    store.send(b"one")
+    assert store.load_places() == []
+    store.save_places([3])
+    (path / "places.json").unlink()
+    for ask in (store.load_places, lambda: store.send(b"two")):
+        with pytest.raises(StateDamagedError, match=r"places.json is missing, and .*controls.log holds control events"):
+            ask()
+    store.close()
+    store.open(fresh=True)
+    assert (store.load_places(), store.sent(0)) == ([], [])
+    assert store.send(b"three") == 0
+
+
+def test_a_lock_that_is_never_given_back_is_not_waited_for(store, log, monkeypatch) -> None:
+    store.send(b"one")
+    monkeypatch.setattr(controls, "LOCK_SECONDS", 0.1)
+    with log.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(OutputError, match=r"controls.log: another process has held its lock"):
+            store.send(b"two")
+    assert store.send(b"three") == 1
+
+
 def test_places_with_any_bit_changed_are_told(store, path) -> None:
     store.save_places([3, 14])
     places = path / "places.json"
@@ -232,6 +260,7 @@ def test_where_nothing_can_be_sent_it_is_told(path, log, store) -> None:
 
 SENDER = """
 import sys
+from speciate_plugins.stores import controls
 from speciate_plugins.stores.directory import DirectoryOptions, DirectoryStore
 store = DirectoryStore(DirectoryOptions(path=sys.argv[1]))
 sys.stdin.read(1)
