@@ -159,6 +159,14 @@ A broker that falls silent is noticed when an operation on it fails or, where no
 They come from the server of the live page; [page.md](page.md) tells who may ask, and what is refused.
 [examples/grafana](../examples/grafana) has a dashboard ready to import.
 
+## Logs
+
+On a terminal lines for people; anywhere else, on standard error, one JSON object a line. What is about a task has `task`,
+the number of its partition. What is about one input has its `stream`, `id`, `sequence` and `origin`, which names file and
+place, or topic, partition and offset (`frames/3@1207`): each change by hand, and rejections with `stage`, `error`,
+`reason` and `dead_letter`. Of many rejections at once the first 5 are told and then one a second, which says with
+`others` for how many more it stands; the dead letters have all.
+
 ## Traces
 
 With the extra `traces`, and `OTEL_EXPORTER_OTLP_ENDPOINT` (or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`) set to where a

@@ -19,7 +19,7 @@ from speciate.errors import SupportError
 from speciate.evaluate.accuracy import strict_accuracy
 from speciate.hooks import Evidence, Held
 from speciate.logs import get_logger
-from speciate.stages import BIRTH, Density, DensityState, Matrix, Policy, Vector
+from speciate.stages import BIRTH, Density, DensityState, Matrix, Policy, Vector, Watch
 
 log = get_logger(__name__)
 
@@ -54,7 +54,11 @@ class Fold(NamedTuple):
     """The class of each category there is at the start."""
 
 
-def tuned(density: Chosen, policy: Chosen, features: Matrix, classes: Classes) -> Chosen:
+def unwatched(_done: int, _total: int, _word: str) -> None:
+    """Nobody wants to know how far it is."""
+
+
+def tuned(density: Chosen, policy: Chosen, features: Matrix, classes: Classes, watch: Watch = unwatched) -> Chosen:
     """The policy with its options that are `"auto"` replaced by what suits this support set best."""
     tune = policy.provider.tune
     if tune is None or not tune(policy.options, Held()):
@@ -69,7 +73,10 @@ def tuned(density: Chosen, policy: Chosen, features: Matrix, classes: Classes) -
             options=str(candidates[0]),
         )
         return replace(policy, options=candidates[0])
-    scores = [_score(policy.provider.create(options), folds) for options in candidates]
+    scores = []
+    for done, options in enumerate(candidates):
+        watch(done, len(candidates), f"tuning {policy.name}")
+        scores.append(_score(policy.provider.create(options), folds))
     best = _middle(scores)
     log.debug("tuned on held-out classes", policy=policy.name, options=str(candidates[best]), accuracy=scores[best])
     return replace(policy, options=candidates[best])

@@ -128,7 +128,7 @@ async def fit(config: FitConfig, out: Path, plugins: Plugins, phase: Phase) -> B
         encoded = await in_thread(None, _encode, plan, intake, taker, work, phase)
         with phase("calibrating") as watch:
             watch(0, 1, plan.policy.name)
-            head = await in_thread(None, _calibrated, plan, encoded.features, intake.labels)
+            head = await in_thread(None, _calibrated, plan, encoded.features, intake.labels, watch)
             frozen = await in_thread(None, _estimated_before, plan, encoded, intake.labels)
             watch(1, 1, plan.policy.name)
         card = Card(
@@ -221,9 +221,9 @@ def _encode(plan: Plan, intake: Intake, taker: Trainer | Untrained | None, work:
     return Encoded(taker.features(), files, taker.options, frozen, report)
 
 
-def _calibrated(plan: Plan, features: npt.NDArray[Any], labels: list[str]) -> HeadState:
+def _calibrated(plan: Plan, features: npt.NDArray[Any], labels: list[str], watch: Watch) -> HeadState:
     head = Head(plan.density, plan.policy)
-    head.calibrate(features, labels)
+    head.calibrate(features, labels, watch)
     return head.state()
 
 

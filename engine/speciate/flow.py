@@ -20,6 +20,7 @@ from speciate.channel import Channel, Overflow
 from speciate.commit import CommitPoint, Committer
 from speciate.errors import StateMismatchError, UnknownCategoryError
 from speciate.instruments import TaskInstruments
+from speciate.notices import Notices
 from speciate.parts import Parts
 from speciate.restore import Start
 from speciate.stages import Record
@@ -56,6 +57,7 @@ class Flow:
         tell: Callable[[Sequence[Outcome]], None] | None = None,
     ) -> None:
         self._tell = tell
+        self._notices = Notices()
         self._run = config.run
         self._parts = parts
         self.start = start
@@ -273,6 +275,7 @@ class Flow:
             self.latency.add(latencies)
             self._instruments.latency.observe_many(latencies)
             self.answered += len(emission.outcomes)
+            self._notices.note(emission.outcomes)
             if self._tell is not None:
                 self._tell(emission.outcomes)
         self._instruments.answered(emission.before, emission.after, emission.outcomes)

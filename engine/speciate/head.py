@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from speciate.calibrate import tuned
+from speciate.calibrate import tuned, unwatched
 from speciate.config import Chosen, choose
 from speciate.errors import (
     ConfigError,
@@ -31,6 +31,7 @@ from speciate.stages import (
     Matrix,
     Policy,
     Vector,
+    Watch,
     is_drawable,
     is_mergeable,
 )
@@ -113,15 +114,18 @@ class Head:
         head.calibrate(features, labels)
         return head
 
-    def calibrate(self, features: npt.ArrayLike, labels: Sequence[Any] | npt.NDArray[Any]) -> None:
+    def calibrate(
+        self, features: npt.ArrayLike, labels: Sequence[Any] | npt.NDArray[Any], watch: Watch = unwatched
+    ) -> None:
         """Fit a new head to its support set; classes become categories 0 … K-1 in sorted order.
 
-        Options of the policy that are `"auto"` are tuned on a part of it; the state records what was found.
+        Options of the policy that are `"auto"` are tuned on a part of it, which is watched, for it may take some time;
+        the state records what was found.
         """
         matrix, names, classes = check_support(features, labels)
         self._density.fit(matrix, classes)
         density, policy = self._chosen
-        self._chosen = (density, tuned(density, policy, matrix, classes))
+        self._chosen = (density, tuned(density, policy, matrix, classes, watch))
         self._policy = self._chosen[1].create()
         self._entries = [_Entry(number, name, known=True) for number, name in enumerate(names)]
         self._next_category = len(names)

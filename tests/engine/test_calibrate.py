@@ -231,3 +231,11 @@ async def test_a_pipeline_tunes_once_and_resumes_with_what_it_found(tmp_path, mo
     monkeypatch.setattr(calibrate, "_folds", refuse)
     again = await make_pipeline(tree).run()
     assert again.status.categories == report.status.categories
+
+
+def test_it_tells_how_far_it_is() -> None:
+    told = []
+    Head(*chosen()).calibrate(*world(9, 12), watch=lambda *where: told.append(where))
+    assert [done for done, _, _ in told] == list(range(len(told)))
+    assert {(total, word) for _, total, word in told} == {(len(told), "tuning dp")}
+    assert len(told) > 3

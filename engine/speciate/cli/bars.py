@@ -53,11 +53,15 @@ def _bar(what: str) -> Iterator[Watch]:
 
 def _lines(what: str) -> Watch:
     said = time.monotonic()
+    began: tuple[float, int] | None = None  # when it was first told, and how much had been done before
 
     def show(done: int, total: int, word: str) -> None:
-        nonlocal said
-        if done == total or time.monotonic() - said >= LINE_SECONDS:
-            said = time.monotonic()
-            log.info(what, done=done, total=total, last=word)
+        nonlocal said, began
+        now = time.monotonic()
+        started, before = began = began or (now, done)
+        if done == total or now - said >= LINE_SECONDS:
+            said = now
+            left = {"seconds_left": round((now - started) * (total - done) / (done - before))} if done > before else {}
+            log.info(what, done=done, total=total, **left, last=word)
 
     return show

@@ -1,6 +1,10 @@
 """The encoder `timm`: from an event to features, with real weights where they are installed."""
 
 import logging
+import os
+import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from io import BytesIO
@@ -168,3 +172,30 @@ def test_features_are_those_recorded_of_the_same_photographs(real) -> None:
 
 def unit(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+COMPILED = """
+import sys
+import numpy as np
+from speciate_plugins.encoders.timm import TimmEncoder
+from speciate_plugins.vision.options import TimmOptions
+
+plain, compiled = (TimmEncoder(TimmOptions(model="test_resnet", pretrained=False, compile=c)) for c in (False, True))
+plain.load()
+compiled.load()
+images = list(np.random.default_rng(0).integers(0, 256, (5, 3, 160, 160), dtype=np.uint8))
+for count in (1, 2, 5):
+    one, other = plain.encode(images[:count]), compiled.encode(images[:count])
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-4 * np.abs(one).max())
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler for torch.compile")
+def test_a_compiled_model_gives_the_same_features(tmp_path) -> None:
+    """In a process of its own: the compiler leaves threads and files behind."""
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert any(tmp_path.rglob("*.so")), "something was compiled"
