@@ -46,7 +46,7 @@ class Notices:
         unsaid = {"others": self._unsaid} if self._unsaid else {}
         self._unsaid = 0
         about = {"stage": rejection.stage, "error": rejection.error, "reason": rejection.message}
-        log.warning("an input was rejected", **_place(rejection), **about, dead_letter=rejection.dead_letter, **unsaid)
+        log.info("an input was rejected", **_place(rejection), **about, dead_letter=rejection.dead_letter, **unsaid)
 
 
 def _place(answer: Rejection | ControlApplied) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Rejections and changes by hand are logged with their place, and a flood of them with few lines."""
 
+import pytest
 from worlds import make_pipeline, make_tree, stream
 
 from speciate.notices import LINES_A_SECOND, MOST_AT_ONCE, Notices
@@ -24,12 +25,16 @@ def rejection(number):
     )
 
 
+@pytest.fixture(autouse=True)
+def _heard(caplog):
+    caplog.set_level("INFO")
+
+
 def said(caplog):
     return [one for one in caplog.records if one.name == "speciate.notices"]
 
 
 def test_each_has_its_stream_and_place(caplog):
-    caplog.set_level("INFO")
     applied = ControlApplied(id="c", stream="cam", sequence=8, control=CONTROL, head_version=4, origin="control/3@1")
     Notices().note([rejection(7), Outcome(applied)])
     rejected, changed = said(caplog)

@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from speciate.terminal import shown
+
 PIPED_WIDTH = 10_000
 
 
@@ -22,13 +24,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for column in table.columns:
         column.overflow = "fold"
     for row in rows:
-        table.add_row(*map(_shown, row))
+        table.add_row(*map(shown, row))
     console.print(table)
-
-
-def _shown(text: str) -> str:
-    """Text from outside, such as a label: a terminal must show what is in it, not obey it."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def print_json(value: Any) -> None:

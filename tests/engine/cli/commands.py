@@ -51,6 +51,17 @@ def refusal(code, *args, **more):
     return done.stderr.removeprefix("speciate: error: ")
 
 
+def is_notice(line: bytes) -> bool:
+    """Whether a line is about one input: the stream of the crash tests has bad ones, and control events."""
+    return b'"origin": ' in line
+
+
+def beside_notices(said: bytes | str) -> bytes:
+    """What was said of anything but single inputs."""
+    said = said.encode() if isinstance(said, str) else said
+    return b"".join(line for line in said.splitlines(keepends=True) if not is_notice(line))
+
+
 @contextmanager
 def started(*args, command=COMMAND, env=None, **more) -> Iterator[subprocess.Popen[bytes]]:
     """A command under way; killed at the end of the block if it still runs."""

@@ -10,7 +10,18 @@ import time
 
 import numpy as np
 import pytest
-from commands import COMMAND, environment, left_behind, lines, must, refusal, started, until, write_stream
+from commands import (
+    COMMAND,
+    beside_notices,
+    environment,
+    left_behind,
+    lines,
+    must,
+    refusal,
+    started,
+    until,
+    write_stream,
+)
 from commands import speciate as speciate_process
 
 from speciate_schemas import Answer, Array, Event, FeatureEvent, decode, encode
@@ -87,7 +98,7 @@ def json_lines(directory):
 def test_it_runs_to_the_end_and_tells_people_on_standard_error(ran):
     config, done = ran
     assert done.stdout == ""
-    assert done.stderr.startswith(f"done: {EVENTS} events answered in ")
+    assert beside_notices(done.stderr).startswith(f"done: {EVENTS} events answered in ".encode())
     for part in (
         "in all: ",
         "births",
@@ -103,7 +114,7 @@ def test_it_runs_to_the_end_and_tells_people_on_standard_error(ran):
 def test_the_report_for_programs_is_one_line(config):
     done = must("run", config, "--json")
     report = report_of(done)
-    assert done.stderr == ""
+    assert beside_notices(done.stderr) == b""
     assert set(report) == REPORT
     tally = report["tally"]
     assert set(tally) == {"assigned", "births", "rejected", "controls", "dropped", "forwarded"}
@@ -176,7 +187,7 @@ def test_a_growing_log_is_followed_until_a_signal(tmp_path):
         run.send_signal(signal.SIGTERM)
         stdout, stderr = run.communicate(timeout=60)
     assert run.returncode == 0, stderr
-    assert stderr == b"speciate: finishing what was read; once more to leave at once\n"
+    assert beside_notices(stderr) == b"speciate: finishing what was read; once more to leave at once\n"
     report = json.loads(stdout)
     assert (report["stopped"], report["answered"]) == (True, EVENTS)
     followed = left_behind(tmp_path)
@@ -309,7 +320,8 @@ def test_a_reader_that_leaves_is_one_clear_line(config):
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment(), timeout=60)
     assert done.returncode == 4
     assert decode(done.stdout.encode(), Answer, "json").sequence == 0
-    assert done.stderr == "speciate: error: standard output was closed by the program that was reading it\n"
+    words = b"speciate: error: standard output was closed by the program that was reading it\n"
+    assert beside_notices(done.stderr) == words
 
 
 def placeless(answers):
@@ -368,7 +380,7 @@ def model(config, fitted, tmp_path):
 
 def test_a_model_is_run_as_it_is(config, model, tmp_path):
     done = must("run", model, config.parent / "stream.log", cwd=tmp_path)
-    assert done.stderr.startswith(f"done: {EVENTS} events answered in ")
+    assert beside_notices(done.stderr).startswith(f"done: {EVENTS} events answered in ".encode())
     assert lines(tmp_path / "out" / "assignments.jsonl") == EVENTS
     again = report_of(must("run", model, config.parent / "stream.log", "--json", cwd=tmp_path))
     assert (again["answered"], again["resumed_at"]) == (0, EVENTS)
