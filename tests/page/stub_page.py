@@ -14,7 +14,15 @@ from urllib.parse import urlsplit
 import msgspec
 
 from speciate.page.guard import HEADERS
-from speciate_schemas.events import Assignment, ControlApplied, MergeCategories, Rejection, Relabel, RenameCategory
+from speciate_schemas.events import (
+    Assignment,
+    ControlApplied,
+    MergeCategories,
+    Rejection,
+    Relabel,
+    RenameCategory,
+    UndoLast,
+)
 from speciate_schemas.page import (
     CategoryCard,
     CategoryPage,
@@ -24,6 +32,7 @@ from speciate_schemas.page import (
     Ellipse,
     ExemplarView,
     MemberView,
+    Neighbour,
     Refused,
     StateView,
     Suggestions,
@@ -102,15 +111,38 @@ def category(number, label=None, events=2):
     )
 
 
+def near(number, count):
+    return Neighbour(category=number, label=None, known=False, count=count, log_density=-1.0)
+
+
 def page_of(*cards):
     return CategoryPage(total=len(cards), matching=len(cards), offset=0, categories=list(cards))
 
 
-def suggested(keep, absorb):
-    one = SuggestionView(
-        keep=1, absorb=2, keep_label=keep, absorb_label=absorb, keep_count=4, absorb_count=2, log_bayes_factor=3.0
+def suggestion(keep=None, absorb=None, gain=3.0):
+    return SuggestionView(
+        keep=1, absorb=2, keep_label=keep, absorb_label=absorb, keep_count=4, absorb_count=2, log_bayes_factor=gain
     )
-    return Suggestions(suggestions=[one], examined=3)
+
+
+def suggested(keep=None, absorb=None):
+    return Suggestions(suggestions=[suggestion(keep, absorb)], examined=3)
+
+
+def timeline(parts, margin=None):
+    ones, margins = [1] * parts, [margin] * parts
+    return TimelineView(
+        width=1,
+        sequence=parts,
+        events=ones,
+        births=ones,
+        categories=list(range(1, parts + 1)),
+        margin_low=margins,
+        margin_middle=margins,
+        margin_high=margins,
+        times=[None] * parts,
+        marks=[],
+    )
 
 
 class Stub:
@@ -119,18 +151,7 @@ class Stub:
     def __init__(self):
         self.state = STATE
         self.said = {
-            "/api/timeline": TimelineView(
-                width=1,
-                sequence=0,
-                events=[],
-                births=[],
-                categories=[],
-                margin_low=[],
-                margin_middle=[],
-                margin_high=[],
-                times=[],
-                marks=[],
-            ),
+            "/api/timeline": timeline(0),
             "/api/categories": page_of(card(7)),
             "/api/suggestions": Suggestions(suggestions=[], examined=3),
             **{f"/api/categories/{number}": category(number) for number in (3, 7)},
@@ -227,6 +248,10 @@ def merged(keep, absorb, number=1):
 def renamed(number, label):
     control = RenameCategory(id=f"r-{label}", category=number, label=label)
     return ControlApplied(id=control.id, stream="", sequence=10, control=control, head_version=1)
+
+
+def undone():
+    return ControlApplied(id="u", stream="", sequence=11, control=UndoLast(id="u"), head_version=2)
 
 
 def born(number):

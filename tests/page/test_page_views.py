@@ -4,7 +4,7 @@ import re
 
 import msgspec
 import pytest
-from stub_page import STATE, born, card, category, merged, page_of, refusal, renamed, serving, suggested
+from stub_page import STATE, born, card, category, merged, page_of, refusal, renamed, suggested
 
 from browser import check_accessibility
 
@@ -14,19 +14,6 @@ TWO_TASKS = msgspec.structs.replace(
 REVERSING = "a\u202eb\u2069\u202ec"
 """A label that would write what follows it from right to left, and ends an isolation around it."""
 UNSEEN = "\u200b\u2800\u3164"
-
-
-@pytest.fixture
-def stub():
-    with serving() as stub:
-        yield stub
-
-
-@pytest.fixture
-def expect():
-    from playwright.sync_api import expect
-
-    return expect
 
 
 def until_asked(page, stub):
@@ -59,7 +46,7 @@ def test_a_merge_takes_along_only_those_who_look_at_its_task(stub, new_page, exp
 
 
 def test_the_feed_and_the_undo_are_of_one_task(stub, new_page, expect):
-    stub.state = TWO_TASKS
+    stub.state = msgspec.structs.replace(TWO_TASKS, controls=2)
     stub.tell(0, renamed(7, "mine"))
     stub.tell(1, renamed(7, "theirs"))
     stub.tell(1, born(8))

@@ -70,6 +70,17 @@ export function barred() {
   return live.state.controllable;
 }
 
+/** Why nothing can be sent just now; empty if it can. */
+export const halted = () => barred() || (live.link === "lost" ? "there is no connection" : "");
+
+/** Whether there is a change to take back, as far as is known here. */
+export function undoable(universe) {
+  if (!universe || !live.state?.controls) return false;
+  return lastChange(universe)?.control.type !== "undo.v1";
+}
+
+const lastChange = (universe) => live.about(universe).find((one) => one.kind === "control");
+
 export function rename(universe, category, label) {
   return send(universe, { type: "rename.v1", category, label });
 }
@@ -106,7 +117,7 @@ export async function forget(universe, card) {
 
 /** Ask, and take back the last change. */
 export async function undo(universe) {
-  const last = live.about(universe).find((one) => one.kind === "control");
+  const last = lastChange(universe);
   const sure = await ask({
     title: "Undo the last change?",
     body: [

@@ -1,6 +1,6 @@
 // The frame around the views: where one is, how the pipeline is, which universe, and the token if one is needed.
 
-import { barred, undo } from "./actions.js";
+import { barred, halted, undo, undoable } from "./actions.js";
 import { onLocked, troubles } from "./api.js";
 import { byId, debounce, fit, h, say } from "./dom.js";
 import { apart, called, many, short } from "./format.js";
@@ -26,6 +26,8 @@ const sign = (one) => JSON.stringify([one.task, one.stream]);
 /** What a view knows of the page around it. */
 const context = {
   scrolled: 0,
+  /** What the gallery was set to last. */
+  filters: {},
   get universe() {
     return live.state ? (chosen(live.state.universes, here().parameters) ?? universe) : universe;
   },
@@ -44,7 +46,8 @@ function show(moved) {
   universe = chosen(live.state.universes, parameters);
   const as = `${name} ${id} ${universe && sign(universe)}`;
   frame(name);
-  if (as === shownAs) return;
+  // An address that was changed is opened anew, be it only by its parameters.
+  if (as === shownAs && !moved) return;
   view?.close();
   shownAs = as;
   // Where one was when one left this view, if one comes back to it.
@@ -58,25 +61,26 @@ function show(moved) {
   }
 }
 
-/** No task has opened its state yet: say how it stands. */
+/** No task has opened its state yet, or not the one that the address names: say how it stands. */
 function nothing(main) {
   const [words, reason] = [h("h1", { tabindex: "-1" }), h("p", { class: "empty" })];
-  main.append(
-    words,
-    reason,
-    h(
-      "p",
-      { class: "quiet" },
-      "There are no categories to show yet; this page goes on by itself as soon as there are.",
-    ),
-  );
+  const goesOn = "There are no categories to show yet; this page goes on by itself as soon as there are.";
+  main.append(words, reason, h("p", { class: "quiet" }, goesOn));
   const tell = () => {
     const [, now, why] = condition();
-    say(words, now);
-    say(reason, why);
+    const elsewhere = live.state.universes.length > 0;
+    say(words, elsewhere ? `${wanted(context.parameters)} is not here` : now);
+    say(reason, elsewhere ? "It may not be open yet, or another process has it." : why);
   };
   tell();
   return { close: live.on("state", tell) };
+}
+
+/** The universe that the address names, in words. */
+function wanted(parameters) {
+  const [task, stream] = [parameters.get("task"), parameters.get("stream")];
+  const whole = `Task ${apart(task ?? "0")}`;
+  return stream === null ? whole : `${whole}, stream ${apart(stream || "(no name)")},`;
 }
 
 function frame(name) {
@@ -100,15 +104,18 @@ function status() {
   say(byId("status-reason"), kind === "away" || kind === "wait" ? reason : "");
   const lost = live.link === "lost";
   byId("lost").hidden = !lost;
-  say(byId("lost-words"), live.why ? `The page cannot tell: ${live.why}.` : "The connection to the page is lost.");
+  byId("lost").classList.toggle("calm", live.ended);
+  const cut = live.ended ? "The run has ended." : "The connection to the page is lost.";
+  say(byId("lost-words"), live.why ? `The page cannot tell: ${live.why}.` : cut);
   const left = Math.ceil((live.retryAt - Date.now()) / 1000);
   say(byId("lost-wait"), lost && left > 0 ? `Trying again in ${left} s.` : "Trying again …");
   // Without a connection nothing is answered, and that is told already.
   say(byId("trouble"), troubles.why && live.link === "open" ? `The page cannot tell: ${troubles.why}` : "");
-  const why = barred();
+  const held = halted() || (undoable(universe) ? "" : "there is nothing to undo");
   const button = byId("undo");
-  button.disabled = Boolean(why) || lost;
-  button.title = why;
+  button.disabled = Boolean(held);
+  button.title = held;
+  const why = barred();
   say(byId("why-not"), why && live.state ? `Nothing can be changed by hand: ${why}` : "");
 }
 
@@ -129,7 +136,7 @@ function picker(state) {
       ),
     );
   }
-  if (universe) select.value = sign(universe);
+  select.value = universe ? sign(universe) : "";
 }
 
 function described(state) {
@@ -194,6 +201,7 @@ live.on("state", (state) => {
   described(state);
   status();
 });
+live.on("news", status);
 live.on("fresh", births);
 troubles.addEventListener("change", status);
 live.start();

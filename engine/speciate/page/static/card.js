@@ -2,7 +2,7 @@
 
 import { spark } from "./chart.js";
 import { fit, h, s, say } from "./dom.js";
-import { figures, lastSeen, many, titled, visible, whole } from "./format.js";
+import { about, figures, lastSeen, titled, visible, whole } from "./format.js";
 
 const PICTURES = 4;
 const IDENTIFIERS = 4;
@@ -76,7 +76,11 @@ export class Card {
     this._once("facts", [card.count, card.last_sequence, sequence, spread], () => {
       fit(
         this._facts,
-        h("strong", { title: `${whole(card.seen)} of them from the stream` }, many(card.count, "event")),
+        h(
+          "strong",
+          { title: `${whole(card.count)}, of which ${whole(card.seen)} from the stream` },
+          about(card.count, "event"),
+        ),
         `${spread}`,
         h("br"),
         lastSeen(card, sequence),

@@ -1,17 +1,18 @@
 // One category: what it is, what is near it, and changing it by hand.
 
-import { barred, forget } from "./actions.js";
+import { barred, forget, halted } from "./actions.js";
 import { Poll, get, naming } from "./api.js";
+import { Blank } from "./blank.js";
 import { badge } from "./card.js";
 import { Chart } from "./chart.js";
-import { fit, h, keep, s, say } from "./dom.js";
-import { capital, clock, figures, lastSeen, many, short, titled, whole } from "./format.js";
+import { fit, h, keep, say } from "./dom.js";
+import { capital, clock, figures, lastSeen, short, titled, whole } from "./format.js";
 import { concerns, live } from "./live.js";
 import { mergeInto } from "./picking.js";
 import { Plane } from "./plane.js";
+import { activity } from "./plots.js";
 import { Naming } from "./renaming.js";
-import { linear } from "./scale.js";
-import { suggestion } from "./suggested.js";
+import { Merges } from "./suggested.js";
 
 const REFRESH_SECONDS = 4;
 const GONE_SECONDS = 30;
@@ -42,34 +43,6 @@ function facts(card, sequence) {
   ];
 }
 
-function activity(view, sequence) {
-  const { activity: counts } = view.card;
-  const edges = [...counts.map((_, n) => n * view.width), Math.max(sequence, (counts.length - 1) * view.width + 1)];
-  const layers = (x, y, { bottom }) =>
-    counts.map(
-      (count, n) =>
-        count > 0 &&
-        s("rect", {
-          class: "column",
-          x: x.at(edges[n]),
-          y: y.at(count),
-          width: Math.max(1, x.at(edges[n + 1]) - x.at(edges[n]) - 1),
-          height: bottom - y.at(count),
-        }),
-    );
-  const read = (part) => [
-    `records ${whole(edges[part])} to ${whole(edges[part + 1] - 1)}`,
-    many(counts[part], "event"),
-  ];
-  const most = Math.max(1, ...counts);
-  return {
-    edges,
-    layers,
-    read,
-    scale: (bottom, top, wanted) => linear(0, most * 1.1, bottom, top, Math.min(wanted, most), true),
-  };
-}
-
 /** The parts of the view, and how they show a CategoryView. */
 class View {
   constructor(main, context, id) {
@@ -92,7 +65,8 @@ class View {
     this._plane = new Plane();
     this._exemplars = h("ul", { class: "exemplars", id: "exemplars" });
     this._nearest = h("tbody", {});
-    this._suggestions = h("ul", { class: "suggestions" });
+    this._merges = new Merges(context);
+    this._blank = new Blank();
     this._gone = h("div", { id: "gone", hidden: true });
     this._build(main);
   }
@@ -120,17 +94,17 @@ class View {
         this._nearest,
       ),
     );
-    this._merges = panel("merges-title", "Rather one with another?", "merges", this._suggestions);
     this._body = h(
       "div",
       { class: "category" },
       this._facts,
-      h("div", { class: "category-side" }, this._plane.element, active, this._merges),
+      h("div", { class: "category-side" }, this._plane.element, active),
       h(
         "div",
         { class: "category-side" },
         panel("exemplars-title", "Exemplars", "exemplars-panel", this._exemplars),
         this._near,
+        this._merges.element,
       ),
     );
     this._head = h(
@@ -141,10 +115,12 @@ class View {
       h("div", { class: "buttons" }, this._naming.button, this._merge, this._forget),
       this._barred,
     );
+    const back = this._context.href("/categories", this._context.filters);
     main.append(
-      h("p", { class: "crumb" }, h("a", { href: this._context.href("/categories") }, "← Categories")),
+      h("p", { class: "crumb" }, h("a", { id: "back", href: back }, "← Categories")),
       this._head,
       this._gone,
+      this._blank.element,
       this._body,
     );
     this._chart = new Chart(active, { label: "Events of this category over the stream", name: "activity" });
@@ -158,6 +134,7 @@ class View {
     this._view = view;
     const { card } = view;
     const { sequence } = this._context.universe;
+    this._blank.fill();
     this._body.hidden = false;
     this._naming.show(card);
     fit(this._badge, badge(card.known));
@@ -219,27 +196,27 @@ class View {
           h("td", {}, `${figures(one.log_density)} nats`),
         ),
     );
-    this._merges.hidden = !view.suggestions.length;
-    keep(
-      this._suggestions,
-      view.suggestions,
-      (one) => `${one.keep} ${one.absorb}`,
-      (one) => JSON.stringify([one, barred()]),
-      (one) => suggestion(one, context),
-    );
+    this._merges.show(view.suggestions);
   }
 
-  /** Say why nothing can be changed, if so. */
+  /** Say why nothing can be changed, if so; without a connection it cannot either, which is said elsewhere. */
   bar() {
     const why = barred();
     say(this._barred, why && `Nothing can be changed by hand: ${why}`);
     this._barred.hidden = !why;
-    for (const button of [this._naming.button, this._merge, this._forget])
-      button.disabled = Boolean(why) || !this._view;
+    const can = !halted() && Boolean(this._view);
+    this._naming.enable(can);
+    this._merge.disabled = this._forget.disabled = !can;
+    this._merges.draw();
   }
 
   /** It is not there, or not any more. */
   gone(words, becomes = null) {
+    const sign = JSON.stringify([words, becomes]);
+    if (!this._gone.hidden && this._gone.dataset.sign === sign) return;
+    this._gone.dataset.sign = sign;
+    const held = document.activeElement;
+    this._blank.fill();
     this._body.hidden = true;
     this._head.hidden = true;
     this._gone.hidden = false;
@@ -247,15 +224,21 @@ class View {
       becomes === null
         ? null
         : [" It is now ", h("a", { href: this._context.href(`/categories/${becomes}`) }, `category ${becomes}`), "."];
-    fit(this._gone, h("h1", { tabindex: "-1" }, `Category ${this._id}`), h("p", { class: "empty" }, words, now));
+    const title = h("h1", { tabindex: "-1" }, `Category ${this._id}`);
+    const lost = [this._head, this._gone, this._body].some((one) => one.contains(held));
+    fit(this._gone, title, h("p", { class: "empty" }, words, now));
+    if (lost || held === document.body) title.focus({ preventScroll: true });
   }
 
   back() {
+    const held = this._gone.contains(document.activeElement);
     this._head.hidden = false;
     this._gone.hidden = true;
+    if (held) this._naming.focus();
   }
 
   close() {
+    this._blank.close();
     this._chart.close();
   }
 }
@@ -289,7 +272,7 @@ export function openCategory(main, context, id) {
     if (now !== null && news.some((one) => one.control?.absorb === id)) context.go(`/categories/${now}`);
     else if (news.some((one) => one.kind === "control")) poll.poke();
   };
-  const ends = [live.on("fresh", heard), live.on("state", () => view.bar())];
+  const ends = [live.on("fresh", heard), live.on("state", () => view.bar()), live.on("link", () => view.bar())];
   return {
     close() {
       ends.forEach((end) => end());

@@ -45,6 +45,11 @@ export class Chart {
     this._draw();
   }
 
+  hide() {
+    this._data = null;
+    this._area.hidden = true;
+  }
+
   close() {
     this._watch.disconnect();
   }

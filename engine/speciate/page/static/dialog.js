@@ -1,6 +1,6 @@
 // Questions that are answered before anything else goes on.
 
-import { h } from "./dom.js";
+import { byId, h } from "./dom.js";
 
 let count = 0;
 
@@ -31,6 +31,8 @@ export function ask({ title, body, action, danger = false, answer = () => true }
     const dialog = h("dialog", { "aria-labelledby": heading }, form);
     dialog.addEventListener("close", () => {
       dialog.remove();
+      // What it was opened from may be gone by now.
+      if (document.activeElement === document.body) byId("view").querySelector("h1:not([hidden] *)")?.focus();
       resolve(given);
     });
     document.body.append(dialog);

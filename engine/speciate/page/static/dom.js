@@ -1,6 +1,7 @@
 // Elements without markup: everything from the server goes in as text.
 
 const SVG = "http://www.w3.org/2000/svg";
+const FOCUSABLE = "a, button:enabled, input:enabled";
 
 function fill(element, props, children) {
   for (const [name, value] of Object.entries(props)) {
@@ -49,12 +50,13 @@ export function byId(id) {
 
 /**
  * Make the children of `host` one for each item, in order; those whose key and `sign` are as before stay as they are,
- * so that focus, pictures and animations survive a refresh.
+ * so that focus, pictures and animations survive a refresh. Returns those whose key is new.
  */
 export function keep(host, items, key, sign, build) {
   const old = new Map();
   const names = new Set(items.map((item) => String(key(item))));
-  const held = document.activeElement;
+  const added = [];
+  let held = document.activeElement;
   for (const child of [...host.children]) {
     if (names.has(child.dataset.key)) old.set(child.dataset.key, child);
     else child.remove();
@@ -69,12 +71,14 @@ export function keep(host, items, key, sign, build) {
       child.dataset.key = String(key(item));
       child.dataset.sign = signature;
       if (was === place && was) place = child;
-      if (was) replace(was, child);
+      if (was) held = replace(was, child) ?? held;
+      else added.push(child);
     }
     if (child === place) place = place.nextElementSibling;
     else host.insertBefore(child, place);
   }
   holdOn(host, held);
+  return added;
 }
 
 /** Give the focus back to an element that was moved, which costs it the focus. */
@@ -82,10 +86,15 @@ export function holdOn(host, held) {
   if (held !== document.activeElement && host.contains(held)) held.focus({ preventScroll: true });
 }
 
+/** Put one in place of another; what has the focus instead of what had it in the other, if that had it. */
 function replace(child, made) {
-  const held = child.contains(document.activeElement);
+  const at = [...child.querySelectorAll(FOCUSABLE)].indexOf(document.activeElement);
   child.replaceWith(made);
-  if (held) made.querySelector("a, button, input")?.focus();
+  if (at < 0) return null;
+  const there = [...made.querySelectorAll(FOCUSABLE)];
+  const next = there[Math.min(at, there.length - 1)] ?? null;
+  next?.focus({ preventScroll: true });
+  return next;
 }
 
 /** Call `then` once nothing has called for `pause` milliseconds. */

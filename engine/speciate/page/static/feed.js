@@ -1,6 +1,7 @@
 // What has happened, newest first: births, changes by hand, rejections.
 
 import { Poll, get, naming } from "./api.js";
+import { Blank } from "./blank.js";
 import { fit, h, keep, say } from "./dom.js";
 import { called, capital, clock, deed, titled, visible, whole } from "./format.js";
 import { concerns, live } from "./live.js";
@@ -8,15 +9,30 @@ import { concerns, live } from "./live.js";
 const KINDS = { birth: "Births", control: "By hand", rejection: "Rejections" };
 const MARKS = { birth: "✦", control: "✎", rejection: "!" };
 const MOST = 60;
+/** So many new rows are seen to arrive; of more than that none would be seen for the moving. */
+const MOST_ARRIVING = 3;
 const REFRESH_SECONDS = 5;
+
+/** The picture of the event that founded a category, or else of another of its events. */
+function portrait({ born, exemplars }) {
+  const pictured = exemplars.filter((one) => one.thumbnail);
+  return (pictured.find((one) => one.sequence === born) ?? pictured[0])?.thumbnail;
+}
 
 /** The panel. Births come from the categories there are, so that a reload shows them too; the rest since it is open. */
 export class Feed {
   constructor(context) {
     this._context = context;
     this._births = null;
-    this._list = h("ol", { class: "feed", id: "feed", tabindex: "0", "aria-label": "What has happened, newest first" });
-    this._empty = h("p", { class: "empty" });
+    this._blank = new Blank();
+    this._list = h("ol", {
+      class: "feed",
+      id: "feed",
+      tabindex: "0",
+      hidden: true,
+      "aria-label": "What has happened, newest first",
+    });
+    this._empty = h("p", { class: "empty", hidden: true });
     this._chosen = new Set((context.parameters.get("feed") ?? "birth,control,rejection").split(","));
     this._filters = h(
       "div",
@@ -29,9 +45,10 @@ export class Feed {
       h("div", { class: "panel-head" }, h("h2", { id: "feed-title" }, "Newest"), this._filters),
       this._list,
       this._empty,
+      this._blank.element,
     );
     this._end = live.on("news", (news) => {
-      this._draw();
+      this._arrive(this._draw());
       if (news.some((one) => one.kind !== "rejection" && concerns(context.universe, one))) this._poll.poke();
     });
     this._poll = new Poll(
@@ -43,14 +60,18 @@ export class Feed {
           signal,
         ),
       (page) => {
+        const first = this._births === null;
         this._births = page.categories;
-        this._draw();
+        this._blank.fill();
+        const added = this._draw();
+        if (!first) this._arrive(added);
       },
     );
   }
 
   close() {
     this._end();
+    this._blank.close();
     this._poll.stop();
   }
 
@@ -90,8 +111,7 @@ export class Feed {
         category: card.id,
         label: card.label,
         time: card.born_time,
-        id: card.exemplars[0]?.id,
-        thumbnail: card.exemplars.find((one) => one.thumbnail)?.thumbnail,
+        thumbnail: portrait(card),
       }));
     return [...fresh, ...born]
       .filter((one) => this._chosen.has(one.kind))
@@ -99,9 +119,10 @@ export class Feed {
       .slice(0, MOST);
   }
 
+  /** Show what there is now; the rows that were not there before. */
   _draw() {
     const items = this._items();
-    keep(
+    const added = keep(
       this._list,
       items,
       (one) => (one.kind === "birth" ? `birth ${one.category}` : `${one.kind} ${one.sequence} ${one.id}`),
@@ -115,6 +136,15 @@ export class Feed {
       this._empty,
       this._chosen.has("birth") ? "No category has been discovered yet." : "Nothing since the page was opened.",
     );
+    return added;
+  }
+
+  _arrive(rows) {
+    if (rows.length > MOST_ARRIVING) return;
+    for (const row of rows) {
+      row.classList.add("arriving");
+      row.addEventListener("animationend", () => row.classList.remove("arriving"), { once: true });
+    }
   }
 
   _item(one) {

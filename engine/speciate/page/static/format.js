@@ -9,26 +9,27 @@ const ISOLATES = /[\u2066-\u2069]/g;
 /** 12,345 */
 export const whole = (value) => WHOLE.format(value);
 
-/** Three figures at most: 12.3 k, 4.56 M. */
+/** Units, and from where on: from what is rounded to one of them, and of thousands to ten. */
+const UNITS = [
+  ["\u00a0G", 1e9, 999.5e6],
+  ["\u00a0M", 1e6, 999.5e3],
+  ["\u00a0k", 1e3, 9999.5],
+  ["", 1, 0],
+];
+
+function unitOf(value) {
+  return UNITS.find(([, , from]) => Math.abs(value) >= from);
+}
+
+/** Three figures at most, but for whole numbers below ten thousand: 1,234, 12.3 k, 4.56 M. */
 export function short(value) {
-  for (const [unit, size] of [
-    ["G", 1e9],
-    ["M", 1e6],
-    ["k", 1e3],
-  ]) {
-    if (Math.abs(value) >= size * 9.995) return `${figures(value / size)} ${unit}`;
-  }
-  return Number.isInteger(value) ? whole(value) : figures(value);
+  const [unit, size] = unitOf(value);
+  return size === 1 && Number.isInteger(value) ? whole(value) : `${figures(value / size)}${unit}`;
 }
 
 /** Values beside an axis: all in the unit of the largest. */
 export function alike(values) {
-  const most = Math.max(...values.map(Math.abs));
-  const [unit, size] = [
-    [" G", 1e9],
-    [" M", 1e6],
-    [" k", 1e3],
-  ].find(([, one]) => most >= one * 10) ?? ["", 1];
+  const [unit, size] = unitOf(Math.max(...values.map(Math.abs)));
   return (value) => (value === 0 ? "0" : `${figures(value / size)}${unit}`);
 }
 
@@ -100,11 +101,14 @@ export const named = (id, label) => (visible(label) === null ? `category ${id}` 
 /** "1 event", "2 events" */
 export const many = (count, one, more = `${one}s`) => `${whole(count)} ${count === 1 ? one : more}`;
 
+/** The same roughly: "12.3 k events" */
+export const about = (count, one, more = `${one}s`) => `${short(count)} ${count === 1 ? one : more}`;
+
 /** When a category was last given an event, in words. */
 export function lastSeen(card, sequence) {
   if (card.last_sequence === null) return "not seen yet";
   const ago = Math.max(0, sequence - 1 - card.last_sequence);
-  return ago === 0 ? "seen just now" : `seen ${many(ago, "record")} ago`;
+  return ago === 0 ? "seen just now" : `seen ${about(ago, "record")} ago`;
 }
 
 /** A power of ten: "10²⁴", or the number itself where that is shorter. */
@@ -118,7 +122,7 @@ export function odds(nats) {
 export function verdict(nats) {
   const size = Math.abs(nats);
   if (size < 1) return "hardly any evidence either way";
-  return `${size < 3 ? "some" : size < 5 ? "strong" : "very strong"} evidence`;
+  return `${size < 3 ? "some" : size < 5 ? "strong" : "very strong"} evidence${nats > 0 ? "" : " against"}`;
 }
 
 /** The same as odds. */

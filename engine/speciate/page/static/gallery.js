@@ -2,6 +2,7 @@
 
 import { Card } from "./card.js";
 import { get, naming } from "./api.js";
+import { Blank } from "./blank.js";
 import { debounce, h, say } from "./dom.js";
 import { Grid } from "./grid.js";
 import { many, whole } from "./format.js";
@@ -32,6 +33,7 @@ class Controls {
     this.search = given.get("search") ?? "";
     this._context = context;
     this._changed = changed;
+    context.filters = this._unusual;
     this.element = h(
       "form",
       { class: "controls", role: "search", submit: (event) => event.preventDefault() },
@@ -50,14 +52,17 @@ class Controls {
     };
   }
 
-  _set(name, value) {
-    this[name] = value;
+  /** What is not as it is at first: this is in the address. */
+  get _unusual() {
     const unlike = (now, usual) => (now === usual ? "" : now);
-    this._context.settle("/categories", {
-      search: this.search,
-      kind: unlike(this.kind, "all"),
-      sort: unlike(this.sort, "count"),
-    });
+    return { search: this.search, kind: unlike(this.kind, "all"), sort: unlike(this.sort, "count") };
+  }
+
+  _set(name, value) {
+    if (!this.element.isConnected) return; // typed just before the view was left
+    this[name] = value;
+    this._context.filters = this._unusual;
+    this._context.settle("/categories", this._unusual);
     this._changed();
   }
 
@@ -100,6 +105,7 @@ class Controls {
 export function openCategories(main, context) {
   const count = h("p", { class: "quiet", id: "matching", role: "status" });
   const empty = h("p", { class: "empty", hidden: true });
+  const blank = new Blank();
   const controls = new Controls(context, () => grid.restart());
   const grid = new Grid({
     from: context.scrolled,
@@ -110,6 +116,7 @@ export function openCategories(main, context) {
       return { element: card.element, show: (one) => card.show(one, context.universe.sequence) };
     },
     told: (page) => {
+      blank.fill();
       say(
         count,
         page.matching === page.total
@@ -127,6 +134,7 @@ export function openCategories(main, context) {
     h("div", { class: "view-head" }, h("h1", { tabindex: "-1" }, "Categories"), count, controls.element),
     grid.element,
     empty,
+    blank.element,
   );
   grid.refresh();
   const end = live.on("news", (news) => {
@@ -135,6 +143,7 @@ export function openCategories(main, context) {
   return {
     close() {
       end();
+      blank.close();
       grid.close();
     },
   };

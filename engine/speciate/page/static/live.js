@@ -41,6 +41,11 @@ class Live extends EventTarget {
     setInterval(() => this._watch(), 1000);
   }
 
+  /** Whether it is no wonder that there is no connection: the last word was that the run ends. */
+  get ended() {
+    return this.link === "lost" && !this.why && this.state?.unready.join() === "stopping";
+  }
+
   /** Listen; returns what ends it. */
   on(kind, then) {
     const heard = (event) => then(event.detail);
@@ -169,10 +174,11 @@ export const live = new Live();
 export function condition() {
   const { state, link } = live;
   if (link === "locked") return ["wait", "A token is needed", ""];
+  if (live.ended) return ["stopped", "The run has ended", "the figures are as of the last message"];
   if (link === "lost")
     return [
       "lost",
-      live.why ? "The page cannot tell" : "Connection to the page lost",
+      live.why ? "The page cannot tell" : "Connection lost",
       live.why || "the figures are as of the last message",
     ];
   if (!state) return ["wait", "Connecting", ""];

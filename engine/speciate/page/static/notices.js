@@ -32,7 +32,7 @@ export function notice(words, id) {
   const element = h(
     "div",
     { class: "notice", "data-action-id": id },
-    h("div", {}, h("p", { class: "notice-words" }, h("span", {}, words), ": ", state), message),
+    h("div", {}, h("p", { class: "notice-words" }, h("span", {}, `${words}:`), " ", state), message),
     away,
   );
   byId("notices").append(element);

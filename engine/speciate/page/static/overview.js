@@ -2,6 +2,7 @@
 
 import { Chart, spark } from "./chart.js";
 import { Poll, get, naming } from "./api.js";
+import { Blank } from "./blank.js";
 import { fit, h, s, say } from "./dom.js";
 import { lasting, many, percent, short, span, whole } from "./format.js";
 import { Feed } from "./feed.js";
@@ -156,9 +157,9 @@ class Stages {
     }
     for (const [name, row] of this._rows) {
       for (const share of SHARES) row.parts[share].style.flexGrow = String(stages[name][share] ?? 0);
-      const held = stages[name].backpressured >= 0.005 ? ` · held back ${percent(stages[name].backpressured)}` : "";
-      say(row.words, `busy ${percent(stages[name].busy ?? 0)}${held}`);
-      row.bar.title = SHARES.map((share) => `${share} ${percent(stages[name][share] ?? 0)}`).join(", ");
+      const { busy = 0, backpressured = 0, idle = 0 } = stages[name];
+      const held = backpressured >= 0.005 ? ` · held back ${percent(backpressured)}` : "";
+      say(row.words, `busy ${percent(busy)}${held} · idle ${percent(idle)}`);
     }
   }
 
@@ -172,28 +173,52 @@ class Stages {
   }
 }
 
-function panel(id, title, note, place) {
+/** A chart with a heading, and words where there is nothing to draw. */
+function panel(id, title, note, place, label) {
   const words = h("p", { class: "quiet small" }, note);
-  const empty = h("p", { class: "empty", hidden: true }, "Nothing has been read yet.");
+  const [empty, blank] = [h("p", { class: "empty", hidden: true }), new Blank()];
   const element = h(
     "section",
     { class: `panel plot ${place}`, "aria-labelledby": id },
     h("div", { class: "panel-head" }, h("h2", { id }, title), words),
     empty,
+    blank.element,
   );
-  return { element, empty };
+  const chart = new Chart(element, { label, name: place });
+  return {
+    element,
+    /** Show this, or if it is nothing say why. */
+    show(data, why) {
+      blank.fill();
+      empty.hidden = Boolean(data);
+      say(empty, why);
+      if (data) chart.show(data);
+      else chart.hide();
+    },
+    close() {
+      blank.close();
+      chart.close();
+    },
+  };
 }
 
 /** Open the view; what it gives back closes it. */
 export function openOverview(main, context) {
   const large = new Figures();
   const stages = new Stages();
-  const kinds = panel("growth-title", "Categories over the stream", "x: record number · dots: births", "growth");
+  const kinds = panel(
+    "growth-title",
+    "Categories over the stream",
+    "x: record number · dots: births",
+    "growth",
+    "Number of categories over the stream",
+  );
   const doubt = panel(
     "margin-title",
     "Evidence margin",
     "nats over the runner-up · line: median, band: 10 to 90 %",
     "margin",
+    "Evidence margin over the stream",
   );
   const feed = new Feed(context);
   const suggested = new Suggested(context);
@@ -210,10 +235,6 @@ export function openOverview(main, context) {
       h("div", { class: "side" }, feed.element, suggested.element),
     ),
   );
-  const charts = [
-    new Chart(kinds.element, { label: "Number of categories over the stream", name: "growth" }),
-    new Chart(doubt.element, { label: "Evidence margin over the stream", name: "margin" }),
-  ];
   const show = (state) => {
     const universe = context.universe;
     large.show(state, universe);
@@ -227,19 +248,16 @@ export function openOverview(main, context) {
     (signal) => get("/api/timeline", naming(context.universe), signal),
     (timeline) => {
       const there = timeline.events.length > 0;
-      kinds.empty.hidden = doubt.empty.hidden = there;
-      if (!there) return;
-      charts[0].show(growth(timeline, context.universe.known));
-      charts[1].show(margins(timeline));
+      const unread = "Nothing has been read yet.";
+      kinds.show(there && growth(timeline, context.universe.known), unread);
+      doubt.show(there && margins(timeline), there ? "There are no margins yet." : unread);
     },
   );
   return {
     close() {
       ends.forEach((end) => end());
       poll.stop();
-      feed.close();
-      suggested.close();
-      charts.forEach((chart) => chart.close());
+      [kinds, doubt, feed, suggested].forEach((one) => one.close());
     },
   };
 }

@@ -60,7 +60,7 @@ class Choices {
       this._list,
       this._wrong,
     ];
-    this._offer(likely(view));
+    this._suggest();
   }
 
   /** The number of the chosen one; null, and a word about it, if there is none. */
@@ -70,17 +70,22 @@ class Choices {
     return chosen ? Number(chosen.value) : null;
   }
 
-  _offer(all) {
-    fit(this._list, all.length ? all.map(radio) : h("p", { class: "empty" }, "No category is called that."));
+  _suggest() {
+    this._offer(likely(this._view), "None is near: search for the one you mean.");
+  }
+
+  _offer(all, otherwise) {
+    fit(this._list, all.length ? all.map(radio) : h("p", { class: "empty" }, otherwise));
   }
 
   async _search(text) {
     this._latest += 1;
     const mine = this._latest;
-    if (!text) return this._offer(likely(this._view));
+    if (!text) return this._suggest();
     try {
       const page = await get("/api/categories", { ...naming(this._context.universe), search: text, limit: MOST });
-      if (mine === this._latest) this._offer(page.categories.filter((one) => one.id !== this._view.card.id));
+      const others = page.categories.filter((one) => one.id !== this._view.card.id);
+      if (mine === this._latest) this._offer(others, "No other category is called that.");
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       say(this._wrong, error.message);

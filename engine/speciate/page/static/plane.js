@@ -157,7 +157,8 @@ export class Plane {
     this._now = 0;
     this._svg.addEventListener("keydown", (event) => this._key(event));
     this._svg.addEventListener("pointerleave", () => this._show(null));
-    this._svg.addEventListener("focusout", () => this._show(null));
+    // Not on the drawing itself, which would become a stop for the tab key.
+    this.element.addEventListener("focusout", () => this._show(null));
   }
 
   show(view) {

@@ -1,4 +1,4 @@
-// What the timeline shows, for the charts of the overview.
+// What the charts over the stream show.
 
 import { path } from "./chart.js";
 import { s } from "./dom.js";
@@ -83,11 +83,37 @@ export function growth(timeline, known) {
   };
 }
 
-/** How sure the answers were. */
+/** Events of one category over the stream. */
+export function activity({ card, width }, sequence) {
+  const { activity: counts } = card;
+  const all = [...counts.map((_, n) => n * width), Math.max(sequence, (counts.length - 1) * width + 1)];
+  const layers = (x, y, { bottom }) =>
+    counts.map(
+      (count, n) =>
+        count > 0 &&
+        s("rect", {
+          class: "column",
+          x: x.at(all[n]),
+          y: y.at(count),
+          width: Math.max(1, x.at(all[n + 1]) - x.at(all[n]) - 1),
+          height: bottom - y.at(count),
+        }),
+    );
+  const most = Math.max(1, ...counts);
+  return {
+    edges: all,
+    layers,
+    read: (part) => [`records ${whole(all[part])} to ${whole(all[part + 1] - 1)}`, many(counts[part], "event")],
+    scale: (bottom, top, wanted) => linear(0, most * 1.1, bottom, top, Math.min(wanted, most), true),
+  };
+}
+
+/** How sure the answers were; null if none of them can tell. */
 export function margins(timeline) {
   const all = edges(timeline);
   const { margin_low: low, margin_middle: middle, margin_high: high } = timeline;
   const there = middle.map((value, n) => value !== null && low[n] !== null && high[n] !== null);
+  if (!there.some(Boolean)) return null;
   const layers = (x, y) => {
     const at = (values) =>
       values.map((value, n) => (there[n] ? [(x.at(all[n]) + x.at(all[n + 1])) / 2, y.at(value)] : null));

@@ -11,6 +11,7 @@ export class Naming {
     this._title = h("h1", { tabindex: "-1", id: "category-name" });
     this._number = h("span", { class: "number" });
     this._input = h("input", { id: "label", name: "label", required: true, maxlength: "512", autocomplete: "off" });
+    this._save = h("button", { type: "submit", class: "main", id: "rename-save" }, "Rename");
     this._form = h(
       "form",
       {
@@ -22,7 +23,7 @@ export class Naming {
       },
       h("label", { for: "label" }, "Name"),
       this._input,
-      h("button", { type: "submit", class: "main", id: "rename-save" }, "Rename"),
+      this._save,
       h("button", { type: "button", id: "rename-cancel", click: () => this._close() }, "Cancel"),
     );
     this.button = h(
@@ -32,7 +33,7 @@ export class Naming {
         id: "rename",
         "aria-expanded": "false",
         "aria-controls": "rename-form",
-        click: () => this._open(),
+        click: () => (this._form.hidden ? this._open() : this._close()),
       },
       "Rename …",
     );
@@ -48,6 +49,14 @@ export class Naming {
     say(this._title, titled(card.id, card.label));
     this._title.title = card.label ?? "";
     say(this._number, visible(card.label) === null ? "" : `category ${card.id}`);
+  }
+
+  enable(can) {
+    this.button.disabled = this._save.disabled = !can;
+  }
+
+  focus() {
+    this._title.focus({ preventScroll: true });
   }
 
   _open() {
@@ -67,7 +76,7 @@ export class Naming {
   _submit(event) {
     event.preventDefault();
     const label = this._input.value.trim();
-    if (!label) return;
+    if (!label || this._save.disabled) return;
     this._close();
     if (label !== this._card.label) rename(this._context.universe, this._card.id, label);
   }

@@ -11,11 +11,11 @@ export function here() {
   return { view: first === "categories" ? "categories" : "overview", id: null, parameters };
 }
 
-/** The universe that the address names, or the first. */
+/** The universe that the address names; the first if it names none, and null if the one it names is not there. */
 export function chosen(universes, parameters) {
-  const task = Number(parameters.get("task") ?? 0);
-  const stream = parameters.get("stream");
-  return universes.find((one) => one.task === task && one.stream === stream) ?? universes[0] ?? null;
+  const [task, stream] = [parameters.get("task"), parameters.get("stream")];
+  const named = (one) => (task === null || one.task === Number(task)) && (stream === null || one.stream === stream);
+  return universes.find(named) ?? null;
 }
 
 /** An address; it names the universe only if there are several. */
