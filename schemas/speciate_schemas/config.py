@@ -97,7 +97,7 @@ class AlbumOptions(Strict, frozen=True):
     pictures: Annotated[
         int, msgspec.Meta(ge=0, le=64, description="How many of them with a picture, where images come.")
     ] = 8
-    pixels: Annotated[int, msgspec.Meta(ge=16, le=512, description="Longer side of a picture.")] = 96
+    pixels: Annotated[int, msgspec.Meta(ge=16, le=512, description="Longer side of a picture.")] = 160
     bytes: Annotated[
         Count,
         msgspec.Meta(
