@@ -3,12 +3,16 @@
 The command line calls `configure`; in a program that imports Speciate, its `logging` configuration decides.
 """
 
+import io
 import logging
 import math
 import sys
-from typing import Any
+from collections.abc import MutableMapping
+from typing import Any, TextIO
 
 import structlog
+
+from speciate.terminal import shown
 
 SPEAKERS = {"speciate"}
 """Packages that speak through `get_logger`, ours and those of plugins: they are heard from the level of the run on."""
@@ -37,9 +41,6 @@ def get_logger(name: str) -> Any:
 def configure(level: int = logging.INFO) -> None:
     """Log to standard error: readable lines on a terminal, one JSON object a line otherwise."""
     terminal = sys.stderr.isatty()
-    renderer: Any = structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
-    # Terminals have their own way with tracebacks, and call the message nothing at all.
-    shaping: list[Any] = [structlog.processors.format_exc_info, structlog.processors.EventRenamer("message")]
     handler = logging.StreamHandler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -50,8 +51,7 @@ def configure(level: int = logging.INFO) -> None:
             ],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *([] if terminal else shaping),
-                renderer,
+                *(_on_terminal() if terminal else _as_json()),
             ],
         )
     )
@@ -64,6 +64,35 @@ def configure(level: int = logging.INFO) -> None:
     root.setLevel(logging.WARNING)
     for name in SPEAKERS:
         logging.getLogger(name).setLevel(level)
+
+
+def _as_json() -> list[Any]:
+    return [
+        structlog.processors.format_exc_info,
+        structlog.processors.EventRenamer("message"),
+        structlog.processors.JSONRenderer(),
+    ]
+
+
+def _on_terminal() -> list[Any]:
+    return [_show, structlog.dev.ConsoleRenderer(exception_formatter=_trace)]
+
+
+def _show(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Whatever is said may come from outside: a terminal must show what is in it, not obey it."""
+    for key, value in line.items():
+        if isinstance(value, str):
+            line[key] = shown(value)
+        elif key != "exc_info" and not (told := repr(value)).isprintable():
+            line[key] = shown(told)
+    return line
+
+
+def _trace(out: TextIO, exc_info: Any) -> None:
+    """A traceback, plain: a coloured one has the values of variables in it, of which some are secret."""
+    plain = io.StringIO()
+    structlog.dev.plain_traceback(plain, exc_info)
+    out.write("\n".join(map(shown, plain.getvalue().split("\n"))))
 
 
 class Hushed(logging.Filter):

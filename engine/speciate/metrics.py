@@ -29,9 +29,11 @@ LABELS = {
     "error": "Class of the error, as in the rejection; `other` where a pipeline in front names one unknown here.",
     "state": "`busy`, `idle` (nothing to do) or `backpressured` (the next stage takes nothing).",
     "reason": "What was wrong with a request. Who asks: `token`, `host`, `origin` (another site's page). How: "
-    "`malformed` (no HTTP), `method`, `type` (no JSON), `body` (too large), `invalid` (parameters or JSON that make no "
-    "sense). What for: `unknown` (not there), `uncontrollable` (cannot be changed). How many: `crowded` (connections), "
-    "`streams` (that listen), `slow` (in asking, or in taking the answer).",
+    "`malformed` (no HTTP), `headers` (too large), `method`, `type` (no JSON), `body` (too large), `invalid` "
+    "(parameters or JSON that make no sense). What for: `unknown` (not there), `uncontrollable` (cannot be changed). "
+    "How many: `crowded` (connections, or requests at once), `streams` (that listen), `slow` (in asking, or in taking "
+    "the answer). Or with us: `unready` (not restored yet), `stuck` (the pipeline does not come to it), `failed` (an "
+    "error here, or of a service that is needed).",
     "version": "Version of Speciate.",
 }
 """What each label means."""
@@ -118,7 +120,12 @@ _TABLE = (
     Metric("speciate_tasks_followed", "gauge", "Tasks of other workers whose state is kept at hand here."),
     Metric("speciate_ready", "gauge", "1 if /ready says so, else 0."),
     Metric("speciate_encoder_load_seconds", "gauge", "How long the encoder took to load, its device included."),
-    Metric("speciate_page_refusals_total", "counter", "Requests to this server that were refused.", ("reason",)),
+    Metric(
+        "speciate_page_refusals_total",
+        "counter",
+        "Requests to this server that were refused, or could not be answered.",
+        ("reason",),
+    ),
     Metric("speciate_build_info", "gauge", "Always 1; its label tells what runs.", ("version",)),
 )
 

@@ -183,7 +183,10 @@ class CategoryView(Strict, frozen=True):
 
     card: CategoryCard
     width: Annotated[int, msgspec.Meta(description="Inputs in one part of the activity.")]
-    members: Annotated[list[MemberView], msgspec.Meta(description="A sample; empty if fewer than two are kept.")]
+    members: Annotated[
+        list[MemberView],
+        msgspec.Meta(description="A sample; empty if fewer than two are kept, or one cannot be drawn."),
+    ]
     explained: Annotated[list[float], msgspec.Meta(description="Share of the members' variance along x and y.")]
     ellipse: Annotated[
         Ellipse | None,

@@ -61,6 +61,43 @@ def test_on_a_terminal_lines_are_readable(capsys, monkeypatch):
     assert not captured.err.startswith("{")
 
 
+class Odd:
+    def __repr__(self):
+        return "odd\x1b[2J"
+
+
+@pytest.mark.usefixtures("_restored")
+def test_a_terminal_shows_what_is_in_a_line_and_does_not_obey_it(capsys, monkeypatch):
+    hostile = "\x1b]0;pwned\x07\x1b[2J\r\n\u202e\x9b1m"
+    monkeypatch.setattr(logs.sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(logs.structlog.dev.ConsoleRenderer, "__init__", _colourless)
+    configure()
+    get_logger("speciate.test").warning(f"said {hostile}", path=hostile, among=[hostile], odd=Odd(), count=7)
+    logging.getLogger("somebody.else").warning("said %s", hostile)
+    try:
+        _fail(hostile, "correct-horse")
+    except ValueError as error:
+        get_logger("speciate.test").error("failed", exc_info=error)
+    told = capsys.readouterr().err
+    assert {one for one in told if not one.isprintable()} == {"\n"}
+    first, second, *rest = told.splitlines()
+    assert "said \\x1b]0;pwned\\x07\\x1b[2J\\r\\n\\u202e\\x9b1m" in first
+    assert "path=\\x1b]0;pwned" in first
+    assert "odd\\x1b[2J" in first
+    assert "count=7" in first
+    assert "said \\x1b]0;pwned" in second
+    assert any("raise ValueError(text)" in line for line in rest)
+    assert "secret='correct-horse'" not in told.replace(" ", "")
+
+
+def _fail(text, secret):
+    raise ValueError(text)
+
+
+def _colourless(self, _init=logs.structlog.dev.ConsoleRenderer.__init__, **given):
+    _init(self, colors=False, **given)
+
+
 @pytest.mark.usefixtures("_restored")
 def test_configuring_twice_tells_once(capsys):
     configure()

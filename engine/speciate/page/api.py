@@ -13,12 +13,13 @@ from speciate.errors import LabelError, OperatorError
 from speciate.exemplars import Kept
 from speciate.naming import check_name
 from speciate.page import parameters
+from speciate.page.asking import patience
 from speciate.page.cards import Traced, card, copy_traces
 from speciate.page.category import category_view
 from speciate.page.feed import Feed
 from speciate.page.keeping import Keeping
 from speciate.page.listing import Listing, copy_rows, listing_of
-from speciate.page.parameters import body, number
+from speciate.page.parameters import body, number, plain
 from speciate.page.pictures import Pictures, Thumbnail, finished
 from speciate.page.refusals import RefusedError
 from speciate.page.subject import Subject, Where, no_category
@@ -26,10 +27,14 @@ from speciate.page.suggestions import Suggester
 from speciate.page.timelines import copy_timeline, timeline_view
 from speciate.pipeline import Inside
 from speciate_schemas import Control, ForgetCategory, MergeCategories, RenameCategory
-from speciate_schemas.page import CategoryPage, CategoryView, ControlRequest, ControlSent, Suggestions, TimelineView
+from speciate_schemas.page import CategoryPage, ControlRequest, ControlSent, Suggestions
 
 FRESH_SECONDS = 1.0
 PICTURE_SECONDS = 86_400
+ANSWER_SECONDS = 7.0
+"""However much an answer is made of: with the time until its turn, it is less than the connection has."""
+CHECK_SECONDS = 2.0
+"""For the checking of a control event; the sending has a time of its own."""
 
 
 class Api:
@@ -41,23 +46,23 @@ class Api:
         self._pictures = Pictures()
         self._suggester = Suggester(subject)
         self._listings: Keeping[Listing] = Keeping(FRESH_SECONDS, 8)
-        self._traces: Keeping[dict[int, Traced]] = Keeping(FRESH_SECONDS)
-        self._timelines: Keeping[TimelineView] = Keeping(FRESH_SECONDS)
-        self._views: Keeping[CategoryView] = Keeping(FRESH_SECONDS)
+        self._answers: Keeping[bytes] = Keeping(FRESH_SECONDS, 32)
 
     def routes(self) -> list[Route]:
         """Where everything is."""
         get: dict[str, Callable[[Request], Awaitable[Response]]] = {
-            "/api/state": self.state,
+            "/api/state": plain(self.state),
             "/api/timeline": self.timeline,
             "/api/categories": self.categories,
             "/api/categories/{category}": self.category,
             "/api/thumbnails/{category}/{sequence}": self.thumbnail,
             "/api/suggestions": self.suggestions,
-            "/api/events": self._feed.answer,
         }
-        posted = Route("/api/control", self.control, methods=["POST"])
-        return [*(Route(path, function, methods=["GET"]) for path, function in get.items()), posted]
+        return [
+            *(Route(path, _in_time(function), methods=["GET"]) for path, function in get.items()),
+            Route("/api/events", plain(self._feed.answer), methods=["GET"]),
+            Route("/api/control", plain(self.control), methods=["POST"]),
+        ]
 
     async def state(self, _: Request) -> Response:
         """How the pipeline is."""
@@ -67,36 +72,46 @@ class Api:
         """The stream so far in equal parts."""
         where = _where(parameters.parameters(request, parameters.Where))
 
-        async def make() -> TimelineView:
+        async def make() -> bytes:
             state, sequence = await self._subject.look(where, copy_timeline)
-            return timeline_view(state, sequence, await self._listing(where))
+            listing = await self._listing(where)
+            return await self._encoded(lambda: timeline_view(state, sequence, listing))
 
-        return _json(await self._timelines.get(self._now(where), make))
+        return _answer(await self._answers.get(("timeline", self._now(where)), make))
 
     async def categories(self, request: Request) -> Response:
         """Some categories of many."""
         wanted = parameters.parameters(request, parameters.Search)
         where = _where(wanted)
-        listing = await self._listing(where)
-        matching = listing.find(wanted)
-        rows = matching[wanted.offset : wanted.offset + wanted.limit]
-        numbers = tuple(row.id for row in rows)
-        look = partial(self._subject.look, where, partial(copy_traces, numbers=numbers))
-        traces = await self._traces.get((self._now(where), numbers), look) if numbers else {}
-        await finished(one for traced in traces.values() for one in traced.exemplars)
-        cards = [card(where, row, traces[row.id], self._pictures) for row in rows if row.id in traces]
-        found = CategoryPage(total=len(listing.rows), matching=len(matching), offset=wanted.offset, categories=cards)
-        return _json(found)
+
+        async def make() -> bytes:
+            listing = await self._listing(where)
+            matching = await self._subject.work(partial(listing.find, wanted))
+            rows = matching[wanted.offset : wanted.offset + wanted.limit]
+            copy = partial(copy_traces, numbers=[row.id for row in rows])
+            traces: dict[int, Traced] = await self._subject.look(where, copy) if rows else {}
+            await finished(one for traced in traces.values() for one in traced.exemplars)
+
+            def page() -> CategoryPage:
+                cards = [card(where, row, traces[row.id], self._pictures) for row in rows if row.id in traces]
+                return CategoryPage(
+                    total=len(listing.rows), matching=len(matching), offset=wanted.offset, categories=cards
+                )
+
+            return await self._encoded(page)
+
+        return _answer(await self._answers.get((wanted, self._now(where)), make))
 
     async def category(self, request: Request) -> Response:
         """One category."""
         where = _where(parameters.parameters(request, parameters.Where))
         wanted = number(request, "category")
 
-        async def make() -> CategoryView:
-            return await category_view(self._subject, where, wanted, await self._listing(where), self._pictures)
+        async def make() -> bytes:
+            view = await category_view(self._subject, where, wanted, await self._listing(where), self._pictures)
+            return await self._encoded(lambda: view)
 
-        return _json(await self._views.get((self._now(where), wanted), make))
+        return _answer(await self._answers.get((wanted, self._now(where)), make))
 
     async def thumbnail(self, request: Request) -> Response:
         """A picture of an exemplar."""
@@ -121,10 +136,11 @@ class Api:
     async def control(self, request: Request) -> Response:
         """Have something changed by hand."""
         sent = await body(request, ControlRequest)
-        state = await self._feed.state()
-        if state.controllable:
-            raise RefusedError(409, "uncontrollable", state.controllable)
-        await self._check(sent.task, sent.control)
+        async with patience(CHECK_SECONDS, "come to it, and nothing was sent: try again"):
+            state = await self._feed.state()
+            if state.controllable:
+                raise RefusedError(409, "uncontrollable", state.controllable)
+            await self._check(sent.task, sent.control)
         try:
             place = await self._subject.send(sent.task, sent.control)
         except OperatorError as error:
@@ -156,9 +172,13 @@ class Api:
 
     async def _listing(self, where: Where) -> Listing:
         async def make() -> Listing:
-            return listing_of(await self._subject.look(where, copy_rows))
+            copied = await self._subject.look(where, copy_rows)
+            return await self._subject.work(partial(listing_of, copied))
 
         return await self._listings.get(self._now(where), make)
+
+    async def _encoded(self, make: Callable[[], Any]) -> bytes:
+        return await self._subject.work(lambda: msgspec.json.encode(make()))
 
     async def _look_for(self, where: Where, category: int, sequence: int) -> Thumbnail:
         def exemplar(inside: Inside) -> Kept | None:
@@ -185,5 +205,19 @@ def _suggests(inside: Inside) -> bool:
     return inside.head.suggests
 
 
+def _in_time(function: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """The same function, which gives up while there is somebody to be told so."""
+
+    async def answer(request: Request) -> Response:
+        async with patience(ANSWER_SECONDS, "answered: try again"):
+            return await function(request)
+
+    return answer
+
+
 def _json(value: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+    return _answer(msgspec.json.encode(value), status)
+
+
+def _answer(encoded: bytes, status: int = 200) -> Response:
+    return Response(encoded, status, media_type="application/json")

@@ -9,12 +9,12 @@ from starlette.routing import Route
 from speciate.errors import SpeciateError, UnknownCategoryError
 from speciate.exposition import CONTENT_TYPE
 from speciate.page.api import Api
-from speciate.page.asking import StuckError
+from speciate.page.asking import StuckError, UnreadyError
 from speciate.page.assets import INDEX, load_assets
 from speciate.page.feed import Feed
 from speciate.page.overview import Overview
-from speciate.page.parameters import body
-from speciate.page.refusals import Refusals, RefusedError
+from speciate.page.parameters import body, plain
+from speciate.page.refusals import Reason, Refusals, RefusedError
 from speciate.page.sessions import Sessions
 from speciate.page.subject import Subject
 from speciate_schemas.page import SessionRequest
@@ -47,13 +47,13 @@ class Page:
     def routes(self) -> list[Route]:
         """Where everything is."""
         return [
-            Route("/", self.index),
-            Route("/assets/{name:path}", self.asset),
-            Route("/session", self.session, methods=["POST"]),
+            Route("/", plain(self.index)),
+            Route("/assets/{name:path}", plain(self.asset)),
+            Route("/session", plain(self.session), methods=["POST"]),
             *self._api.routes(),
-            Route("/metrics", self.metrics),
-            Route("/live", self.live),
-            Route("/ready", self.ready),
+            Route("/metrics", plain(self.metrics)),
+            Route("/live", plain(self.live)),
+            Route("/ready", plain(self.ready)),
         ]
 
     async def index(self, request: Request) -> Response:
@@ -94,7 +94,7 @@ class Page:
 
     async def _refused(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, RefusedError)  # noqa: S101  # registered for it
-        self._refusals.note(error.reason, path=request.url.path[:256])
+        self._refusals.note(error.reason, path=request.url.path[:256], error=str(error))
         return error.response(request.url.path)
 
     async def _unknown(self, request: Request, error: Exception) -> Response:
@@ -104,7 +104,8 @@ class Page:
     async def _failed(self, request: Request, error: Exception) -> Response:
         if isinstance(error, UnknownCategoryError):
             return await self._refused(request, RefusedError(404, "unknown", str(error)))
-        return RefusedError(503, "failed", str(error)).response(request.url.path)
+        return await self._refused(request, RefusedError(503, "failed", str(error)))
 
     async def _stuck(self, request: Request, error: Exception) -> Response:
-        return RefusedError(503, "stuck", str(error)).response(request.url.path)
+        reason: Reason = "unready" if isinstance(error, UnreadyError) else "stuck"
+        return await self._refused(request, RefusedError(503, reason, str(error)))

@@ -2,7 +2,8 @@
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -14,24 +15,44 @@ FRESH_SECONDS = 0.5
 
 
 class StuckError(Exception):
-    """The pipeline's loop does not turn."""
+    """The pipeline's loop does not turn, or the pipeline does not come to what is asked."""
+
+
+class UnreadyError(StuckError):
+    """The pipeline has not come so far yet."""
+
+
+@asynccontextmanager
+async def patience(seconds: float, doing: str) -> AsyncIterator[None]:
+    """Wait for so long at most; raises `StuckError` with what the pipeline has not done."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise StuckError(f"for {seconds:g} s the pipeline has not {doing}") from error
 
 
 class Question(Generic[T]):
     """A function that is called on the pipeline's loop, what is made of it here, and the last answer."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, function: Callable[[], Any], finish: Callable[[Any], T]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        function: Callable[[], Any],
+        finish: Callable[[Any], T],
+        *,
+        fresh: float | None = None,
     ) -> None:
         self._loop = loop
         self._function = function
         self._finish = finish
+        self._fresh = FRESH_SECONDS if fresh is None else fresh
         self._asked: tuple[float, asyncio.Future[T]] | None = None
 
     async def ask(self) -> T:
         """The answer; raises `StuckError` if there is none in time."""
         now = asyncio.get_running_loop().time()
-        if self._asked is None or (self._asked[1].done() and now - self._asked[0] > FRESH_SECONDS):
+        if self._asked is None or (self._asked[1].done() and now - self._asked[0] > self._fresh):
             self._asked = (now, asyncio.ensure_future(self._answer()))
         try:
             # Not cut off: others may be waiting for the same answer.

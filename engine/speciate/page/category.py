@@ -1,13 +1,14 @@
 """One category: its members on a plane, where it expects the next, how it has moved, and who is near."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from speciate.exemplars import Kept
 from speciate.page.cards import Traced, card, copy_traces
 from speciate.page.listing import Listing
 from speciate.page.pictures import Pictures, finished
@@ -17,13 +18,21 @@ from speciate.page.suggestions import views
 from speciate.pipeline import Inside
 from speciate.stages import Extent
 from speciate.suggesting import ranked
-from speciate_schemas.page import CategoryView, MemberView, Neighbour, Spot
+from speciate_schemas.page import CategoryView, ExemplarView, MemberView, Neighbour, Spot
 
 NEAREST = 6
 SUGGESTED = 5
 MEMBERS = 1024
 
-Vectors = Sequence[npt.NDArray[np.floating]]
+
+class _Left(NamedTuple):
+    """What a category has left."""
+
+    traced: Traced
+    trail_sequences: list[int]
+    trail: list[npt.NDArray[np.floating]]
+    sequence: int
+    """Number of the next input."""
 
 
 class _Drawn(NamedTuple):
@@ -46,41 +55,50 @@ async def category_view(
     row = listing.rows.get(number)
     if row is None:
         raise no_category(number)
-    traced, sequences, trail, sequence = await subject.look(where, partial(_copy, number=number))
-    await finished(traced.exemplars)
-    plane = plane_of([one.features for one in traced.exemplars])
+    left = await subject.look(where, partial(_copy, number=number))
+    exemplars = left.traced.exemplars
+    await finished(exemplars)
+    plane = await subject.work(partial(plane_of, [one.features for one in exemplars]), apart=True)
     drawn = None if plane is None else await subject.look(where, partial(_draw, number=number, plane=plane))
     around = await subject.look(where, partial(_look_around, number=number))
-    members, spots = [], []
-    if plane is not None and drawn is not None:
-        # Those with pictures are the first: it is the sample's order.
-        shown = [pictures.view(where, number, one) for one in traced.exemplars]
-        places = plane.place([one.features for one in traced.exemplars])
-        members = [MemberView(exemplar=one, x=x, y=y) for one, (x, y) in zip(shown, places, strict=True)]
-        if drawn.centre is not None:
-            sequences, trail = [*sequences, sequence], [*trail, drawn.centre]
-        path = zip(sequences, plane.place(trail), strict=True)
-        spots = [Spot(sequence=when, x=x, y=y) for when, (x, y) in path]
-    return CategoryView(
-        card=card(where, row, traced, pictures),
-        width=traced.width,
-        members=members,
-        explained=[] if plane is None else list(plane.explained),
-        ellipse=plane and drawn and plane.ellipse(drawn.now),
-        ellipse_before=plane and drawn and plane.ellipse(drawn.before),
-        trail=spots,
-        nearest=_neighbours(around.nearest, listing),
-        suggestions=views(ranked(listing.rows, _finite(around.gains), SUGGESTED, everything=True)),
-    )
+
+    def view() -> CategoryView:
+        return CategoryView(
+            card=card(where, row, left.traced, pictures),
+            width=left.traced.width,
+            members=[] if plane is None else _members(exemplars, plane, partial(pictures.view, where, number)),
+            explained=[] if plane is None else list(plane.explained),
+            ellipse=plane and drawn and plane.ellipse(drawn.now),
+            ellipse_before=plane and drawn and plane.ellipse(drawn.before),
+            trail=[] if plane is None or drawn is None else _trail(left, drawn, plane),
+            nearest=_neighbours(around.nearest, listing),
+            suggestions=views(ranked(listing.rows, _finite(around.gains), SUGGESTED, everything=True)),
+        )
+
+    return await subject.work(view)
 
 
-def _copy(inside: Inside, number: int) -> tuple[Traced, list[int], list[npt.NDArray[np.floating]], int]:
+def _members(exemplars: list[Kept], plane: Plane, view: Callable[[Kept], ExemplarView]) -> list[MemberView]:
+    """Those with pictures are the first: it is the sample's order."""
+    places = plane.place([one.features for one in exemplars])
+    return [MemberView(exemplar=view(one), x=x, y=y) for one, (x, y) in zip(exemplars, places, strict=True)]
+
+
+def _trail(left: _Left, drawn: _Drawn, plane: Plane) -> list[Spot]:
+    sequences, trail = left.trail_sequences, left.trail
+    if drawn.centre is not None:
+        sequences, trail = [*sequences, left.sequence], [*trail, drawn.centre]
+    path = zip(sequences, plane.place(trail), strict=True)
+    return [Spot(sequence=when, x=x, y=y) for when, (x, y) in path]
+
+
+def _copy(inside: Inside, number: int) -> _Left:
     """On the head's thread: what it has left."""
     traced = copy_traces(inside, [number], MEMBERS).get(number)
     if traced is None:
         raise no_category(number)
     trace = inside.chronicle.traces[number]
-    return traced, list(trace.trail_sequences), list(trace.trail), inside.sequence
+    return _Left(traced, list(trace.trail_sequences), list(trace.trail), inside.sequence)
 
 
 def _draw(inside: Inside, number: int, plane: Plane) -> _Drawn:

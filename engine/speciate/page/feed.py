@@ -1,6 +1,7 @@
 """The event stream: once a second one message, made once, and the same bytes for everybody who listens."""
 
 import asyncio
+import contextlib
 from collections import deque
 
 import msgspec
@@ -38,12 +39,15 @@ class Feed:
         self._greeting: bytes | None = None
         self._failed = False
         self._places = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended = False
         self.streams: set[BoundedProtocol] = set()
         """Those who listen."""
 
     async def run(self) -> None:
-        """Tell what there is, once a second, for ever."""
-        while True:
+        """Tell what there is, once a second, until it ends."""
+        self._loop = asyncio.get_running_loop()
+        while not self._ended:
             began = asyncio.get_running_loop().time()
             try:
                 await self._tell()
@@ -54,6 +58,18 @@ class Feed:
                 self._failed = True
             await asyncio.sleep(max(0.1, began + SECONDS - asyncio.get_running_loop().time()))
 
+    def end(self) -> None:
+        """Tell all who listen that it ends, and in good order; asked from any thread, before the server closes."""
+        with contextlib.suppress(RuntimeError):  # the page's loop has ended already
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._say_goodbye)
+
+    def _say_goodbye(self) -> None:
+        self._ended = True
+        if self._state is not None:
+            self._state = msgspec.structs.replace(self._state, unready=["stopping"], events_per_second=0.0)
+            self._push(self._state)
+
     async def state(self) -> StateView:
         """How it was within the last second or so."""
         if self._state is None:
@@ -62,16 +78,22 @@ class Feed:
 
     async def _tell(self) -> None:
         try:
-            self._state = await self._overview.state()
+            state: StateView | None = await self._overview.state()
         except StuckError as error:
-            if self._state is not None:
-                self._state = msgspec.structs.replace(self._state, unready=[str(error)], events_per_second=0.0)
+            state = self._state
+            if state is not None:
+                state = msgspec.structs.replace(state, unready=[str(error)], events_per_second=0.0)
+        if not self._ended:
+            self._state = state
+            self._push(state)
+
+    def _push(self, state: StateView | None) -> None:
         news = self._subject.audience.take()
         self._births.extend(news.births)
         self._controls.extend(news.controls)
         self._greeting = None
-        if self.streams and self._state is not None:
-            message = _message(self._state, news)
+        if self.streams and state is not None:
+            message = _message(state, news)
             for one in list(self.streams):
                 one.push(message)
 

@@ -1,14 +1,15 @@
-"""The guard: who may ask the page, how, and how often."""
-
-import asyncio
+"""The guard: who may ask the page, and how."""
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from speciate.page.address import Place, host_of
+from speciate.page.costs import Counted
+from speciate.page.pace import SHARE, SMALL_SHARE, CrowdedError, Pace
 from speciate.page.parameters import BODY_BYTES
 from speciate.page.protocol import CONNECTION, BoundedProtocol
-from speciate.page.refusals import Refusals, RefusedError
+from speciate.page.refusals import Reason, Refusals, RefusedError
 from speciate.page.sessions import Sessions
 
 METHODS = ("GET", "HEAD")
@@ -16,12 +17,8 @@ POSTED = ("/api/control", "/session")
 """What is written to; everything else is only read."""
 PROBES = ("/live", "/ready", "/metrics")
 """What machines ask for."""
-PACE_SECONDS = 0.005
-"""Requests are taken no faster than this, one after another: whoever hammers takes his own time, not the pipeline's."""
-BURST_SECONDS = 1.0
-"""As many as fit into this time are taken at once, if there were none before: a gallery is many pictures."""
-QUEUE_SECONDS = 1.0
-"""Nobody is let wait for longer."""
+HEADER_BYTES = 16 << 10
+"""Of a request: its address and all headers together."""
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -34,23 +31,6 @@ HEADERS = {
 """Of every answer that does not say otherwise."""
 
 
-class Pace:
-    """Takes requests one after another."""
-
-    def __init__(self) -> None:
-        self._free_at = 0.0
-
-    async def take_turn(self) -> None:
-        """Wait for it; raises `RefusedError` at once if too many wait already."""
-        now = asyncio.get_running_loop().time()
-        turn = max(now - BURST_SECONDS, self._free_at + PACE_SECONDS)
-        if turn - now > QUEUE_SECONDS:
-            raise _refused(503, "crowded", "too many ask at once: try later", {"Retry-After": "2"})
-        self._free_at = turn
-        if turn > now:
-            await asyncio.sleep(turn - now)
-
-
 class Guard:
     """Lets a request through to the application, or refuses it."""
 
@@ -60,12 +40,29 @@ class Guard:
         self._sessions = sessions
         self._refusals = refusals
         # Apart, so that nobody without the token keeps those waiting who have it, and no browser a probe.
-        self._strangers, self._probes, self._others = Pace(), Pace(), Pace()
+        self._strangers, self._probes, self._others = Pace(SMALL_SHARE), Pace(SMALL_SHARE), Pace(SHARE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application."""
         connection: BoundedProtocol = scope["extensions"][CONNECTION]
-        refused = await self._refusal(scope, connection)
+        with connection.cost:
+            pace, refused = self._judged(scope, connection)
+        try:
+            await pace.take_turn()
+        except CrowdedError as error:
+            # Not charged: a crowd that is refused would put off the next turn for ever.
+            await self._answer(scope, receive, send, _refused(503, "crowded", str(error), {"Retry-After": "2"}))
+            connection.cost.take()
+            return
+        try:
+            await Counted(self._answer(scope, receive, send, refused), connection.cost)
+        finally:
+            pace.charge(connection.cost.take())
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, refused: RefusedError | None) -> None:
+        connection: BoundedProtocol = scope["extensions"][CONNECTION]
+        if refused is not None:
+            self._refusals.note(refused.reason, client=(scope.get("client") or ("",))[0])
         if connection.is_gone:
             return
 
@@ -81,27 +78,25 @@ class Guard:
             return
         try:
             await self._app(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            return  # in the midst of a body: there is nobody to be answered, and nothing has failed here
         except Exception as error:
             self._refusals.failed(error, scope["path"])
             raise
 
-    async def _refusal(self, scope: Scope, connection: BoundedProtocol) -> RefusedError | None:
-        """What is wrong with a request, if anything is, when its turn has come."""
-        headers, found = Headers(scope=scope), None
-        admitted = self._sessions.admits(headers.get("authorization", ""), headers.get("cookie", ""))
-        connection.is_known = admitted and self._sessions.are_needed
-        pace = self._strangers if not admitted else self._probes if scope["path"] in PROBES else self._others
+    def _judged(self, scope: Scope, connection: BoundedProtocol) -> tuple[Pace, RefusedError | None]:
+        """The pace that a request is taken at, and what is wrong with it, if anything is."""
         try:
+            _check_size(scope)
+            headers = Headers(scope=scope)
+            admitted = self._sessions.admits(headers.get("authorization", ""), headers.get("cookie", ""))
+            connection.is_known = admitted and self._sessions.are_needed
             self._check(scope, headers, admitted=admitted)
         except RefusedError as error:
-            pace, found = self._strangers, error
-        try:
-            await pace.take_turn()
-        except RefusedError as error:
-            found = error
-        if found is not None:
-            self._refusals.note(found.reason, client=(scope.get("client") or ("",))[0])
-        return found
+            return self._strangers, error
+        if not admitted:
+            return self._strangers, None
+        return self._probes if scope["path"] in PROBES else self._others, None
 
     def _check(self, scope: Scope, headers: Headers, *, admitted: bool) -> None:
         """Refuse what is wrong with a request; the token comes first, so that a stranger learns nothing else."""
@@ -131,8 +126,19 @@ class Guard:
             raise _refused(403, "origin", "another site's page may not ask this")
 
 
+def _check_size(scope: Scope) -> None:
+    """Refuse headers that are too large before anybody reads them; h11 lets pass what comes in one piece."""
+    size = len(scope["raw_path"]) + len(scope["query_string"])
+    size += sum(len(name) + len(value) for name, value in scope["headers"])
+    if size > HEADER_BYTES:
+        raise _refused(431, "headers", f"address and headers are larger than {HEADER_BYTES} bytes")
+
+
 def _check_body(headers: Headers, method: str) -> None:
     length = headers.get("content-length", "0")
+    if "content-length" in headers and "transfer-encoding" in headers:
+        # A proxy in front may have believed the other one, and take the rest for another request.
+        raise _refused(400, "malformed", "a body has a Content-Length or a Transfer-Encoding, not both")
     if method != "POST":
         if length != "0" or "transfer-encoding" in headers:
             raise _refused(413, "body", "a request has no body here")
@@ -143,6 +149,6 @@ def _check_body(headers: Headers, method: str) -> None:
         raise _refused(413, "body", f"the body is larger than {BODY_BYTES} bytes")
 
 
-def _refused(status: int, reason: str, text: str, headers: dict[str, str] | None = None) -> RefusedError:
+def _refused(status: int, reason: Reason, text: str, headers: dict[str, str] | None = None) -> RefusedError:
     # Closed behind it: what else the client may be sending is not read.
     return RefusedError(status, reason, text, {"Connection": "close", **(headers or {})})

@@ -11,10 +11,11 @@ import msgspec
 from speciate.audience import Audience
 from speciate.exposition import expose
 from speciate.instruments import Instruments
-from speciate.page.asking import PATIENCE_SECONDS, Question, StuckError
-from speciate.page.budget import Budget
+from speciate.page.asking import PATIENCE_SECONDS, Question, UnreadyError, patience
+from speciate.page.budget import LOOK_SHARE, WORK_SHARE, Budget
+from speciate.page.costs import Cost
 from speciate.page.meter import Meter, Sample
-from speciate.page.subject import Where
+from speciate.page.subject import Where, no_set
 from speciate.pipeline import Inside, Pipeline
 from speciate.report import Status
 from speciate_schemas import Control, Tally
@@ -22,11 +23,21 @@ from speciate_schemas.page import StateView
 
 T = TypeVar("T")
 
+READY_SECONDS = 0.1
+"""Whether it is ready is told anew after so long: whoever sends work here must hear soon that it ends."""
+
 
 class _Reading(NamedTuple):
     status: Status | None
     uncontrollable: str
     instruments: Instruments
+
+
+class _Places(NamedTuple):
+    sets: list[Where]
+    tasks: frozenset[int]
+    shared: bool
+    """Whether streams have no sets of their own."""
 
 
 class Live:
@@ -38,11 +49,11 @@ class Live:
         self._title = title
         self._version = version("speciate")
         self._meter = Meter()
-        self._budget = Budget()
+        self._looking, self._working = Budget(LOOK_SHARE), Budget(WORK_SHARE)
         self.audience = pipeline.audience = Audience()
         self.instruments = pipeline.instruments()
         self._metrics = Question(loop, pipeline.instruments, expose)
-        self._unready = Question(loop, pipeline.unready, list[str])
+        self._unready = Question(loop, pipeline.unready, list[str], fresh=READY_SECONDS)
         self._turn = Question(loop, lambda: None, bool)
         self._universes = Question(loop, pipeline.universes, _places)
         self._state = Question(loop, self._read, self._view)
@@ -65,41 +76,45 @@ class Live:
 
     async def universes(self) -> list[Where]:
         """See `Subject`."""
-        return await self._universes.ask()
+        return (await self._universes.ask()).sets
 
     async def look(self, where: Where, function: Callable[[Inside], T], *, leaving: float = 0.0) -> T:
         """See `Subject`."""
-        spent = 0.0
+        cost = Cost(time.perf_counter)
 
         def timed(inside: Inside) -> T:
-            nonlocal spent
-            began = time.perf_counter()
-            try:
+            with cost:
                 return function(inside)
-            finally:
-                spent = time.perf_counter() - began
 
-        async with self._budget.turn(leaving=leaving):
-            try:
-                return await self._there(
-                    self._pipeline.look_into(where.task, where.stream, timed), "come to it: try again"
-                )
-            finally:
-                self._budget.spend(spent)
+        # The waiting for a turn counts as well, or the two would add up to more than a connection has.
+        async with patience(PATIENCE_SECONDS, "come to it: try again"):
+            await self._find(where)
+            async with self._looking.turn(leaving=leaving):
+                try:
+                    return await self._there(self._pipeline.look_into(where.task, where.stream, timed))
+                finally:
+                    self._looking.spend(cost.seconds)
+
+    async def work(self, function: Callable[[], T], *, apart: bool = False) -> T:
+        """See `Subject`."""
+        return await self._working.do(function, apart=apart)
 
     async def send(self, task: int, control: Control) -> str:
         """See `Subject`."""
-        return await self._there(
-            self._pipeline.send(task, control), "sent it, but may yet: look before you send it again"
-        )
+        async with patience(PATIENCE_SECONDS, "sent it, but may yet: look before you send it again"):
+            return await self._there(self._pipeline.send(task, control))
 
-    async def _there(self, coroutine: Coroutine[Any, Any, T], doing: str) -> T:
+    async def _find(self, where: Where) -> None:
+        """Raise if there cannot be such a set, or not yet: the head need not be asked for that."""
+        there = await self._universes.ask()
+        if where.stream is not None and there.shared:
+            raise no_set(where)
+        if where.task not in there.tasks and (reasons := await self._unready.ask()):
+            raise UnreadyError(f"task {where.task} has no categories yet ({'; '.join(reasons)}): try again")
+
+    async def _there(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What a coroutine on the pipeline's loop comes to."""
-        answer = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(answer), PATIENCE_SECONDS)
-        except TimeoutError as error:
-            raise StuckError(f"for {PATIENCE_SECONDS:g} s the pipeline has not {doing}") from error
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
     def _read(self) -> _Reading:
         """On the pipeline's loop."""
@@ -136,5 +151,6 @@ class Live:
         )
 
 
-def _places(found: list[tuple[int, str | None]]) -> list[Where]:
-    return [Where(task, stream) for task, stream in found]
+def _places(found: list[tuple[int, str | None]]) -> _Places:
+    sets = [Where(task, stream) for task, stream in found]
+    return _Places(sets, frozenset(one.task for one in sets), any(one.stream is None for one in sets[:1]))

@@ -71,5 +71,5 @@ class Overview:
 
 
 def _brief(inside: Inside) -> _Brief:
-    known = sum(trace.born is None for trace in inside.chronicle.traces.values())
+    known = sum(one.known for one in inside.head.categories)
     return _Brief(inside.head.size, known, inside.sequence, inside.head.suggests)

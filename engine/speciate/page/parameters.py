@@ -1,9 +1,12 @@
 """What a request asks for: parameters and bodies, read strictly."""
 
-from typing import Annotated, Any, Literal, TypeVar
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import msgspec
 from starlette.requests import Request
+from starlette.responses import Response
 
 from speciate.page.refusals import RefusedError
 from speciate_schemas import Strict
@@ -41,20 +44,39 @@ class Picture(Where, frozen=True):
     v: Annotated[str, msgspec.Meta(max_length=64)] = ""
 
 
+class Nothing(Strict, frozen=True):
+    """No parameters."""
+
+
 def parameters(request: Request, kind: type[StrictT]) -> StrictT:
     """The parameters of a request."""
+    given: dict[str, int | str] = {}
+    for name, text in request.query_params.multi_items():
+        if name in given:
+            raise RefusedError(400, "invalid", f"the parameters are wrong: `{name[:64]}` is there twice, name it once")
+        given[name] = int(text) if name in _numbers(kind) and _is_number(text) else text
     try:
-        return msgspec.convert(dict(request.query_params), kind, strict=False)
-    except (msgspec.ValidationError, OverflowError) as error:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
         raise RefusedError(400, "invalid", f"the parameters are wrong: {_readable(error)}") from error
 
 
 def number(request: Request, name: str) -> int:
     """A number in the path."""
     text: str = request.path_params[name]
-    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(_LARGEST)):
+    if not _is_number(text):
         raise RefusedError(404, "unknown", f"there is no {name} {text[:64]!r}: it is a number")
     return int(text)
+
+
+def plain(function: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """The same function, which refuses a request with parameters."""
+
+    async def answer(request: Request) -> Response:
+        parameters(request, Nothing)
+        return await function(request)
+
+    return answer
 
 
 async def body(request: Request, kind: type[StrictT]) -> StrictT:
@@ -70,6 +92,16 @@ async def body(request: Request, kind: type[StrictT]) -> StrictT:
     except msgspec.DecodeError as error:
         raise RefusedError(400, "invalid", f"the body is wrong: {_readable(error)}") from error
     return found
+
+
+@functools.cache
+def _numbers(kind: type[Strict]) -> frozenset[str]:
+    """The parameters that are numbers; those of an address are all text."""
+    return frozenset(name for name, type_ in get_type_hints(kind).items() if type_ is int)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= len(str(_LARGEST))
 
 
 def _readable(error: Any) -> str:

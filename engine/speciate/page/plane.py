@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import eigh
 
 from speciate.stages import Extent
 from speciate_schemas.page import Ellipse
@@ -57,19 +58,41 @@ def squared_radius(freedom: float, probability: float) -> float:
 
 
 def plane_of(points: Sequence[npt.NDArray[np.floating]]) -> Plane | None:
-    """The plane on which these points are farthest apart; none for fewer than two of them, or of one dimension."""
+    """The plane on which these points are farthest apart.
+
+    None for fewer than two of them, or of one dimension, or if one is infinitely far.
+    """
     if len(points) < 2 or len(points[0]) < 2:  # noqa: PLR2004  # two span a line, which has two coordinates
         return None
     cloud = np.asarray(points, dtype=np.float64)
+    if not np.isfinite(cloud).all():
+        return None
     middle = cloud.mean(axis=0)
-    _, lengths, directions = np.linalg.svd(cloud - middle, full_matrices=False)
+    around = cloud - middle
+    directions, lengths = _longest(around)
     # What is left of rounding has no direction.
     solid = lengths > max(cloud.shape) * np.finfo(np.float64).eps * max(float(lengths[0]), float(np.abs(middle).max()))
-    axes = _oriented(_completed(directions[:2][solid[:2]]))
-    total = float((lengths**2).sum())
-    shares = [float(one) ** 2 / total if there else 0.0 for one, there in zip(lengths[:2], solid[:2], strict=False)]
-    first, second = (*shares, 0.0, 0.0)[:2]
+    axes = _oriented(_completed(directions[solid]))
+    total = float((around**2).sum())
+    first, second = (float(one) ** 2 / total if there else 0.0 for one, there in zip(lengths, solid, strict=True))
     return Plane(axes, axes @ middle, (first, second))
+
+
+def _longest(around: Floats) -> tuple[Floats, Floats]:
+    """The first two principal directions, and how far the points are apart along each.
+
+    By way of the smaller of the two matrices of inner products: the singular values of all points take many times as
+    long. What is lost to squaring is got back from the two directions alone.
+    """
+    few = len(around) < around.shape[1]
+    products = around @ around.T if few else around.T @ around
+    last = len(products) - 1
+    found = eigh(products, subset_by_index=(last - 1, last))[1]
+    if few:
+        directions, lengths, _ = np.linalg.svd(around.T @ found, full_matrices=False)
+        return directions.T, lengths
+    _, lengths, turn = np.linalg.svd(around @ found, full_matrices=False)
+    return turn @ found.T, lengths
 
 
 def _completed(axes: Floats) -> Floats:

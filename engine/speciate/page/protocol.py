@@ -8,6 +8,7 @@ import h11
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from speciate.page.costs import Cost
 from speciate.page.refusals import Refusals
 
 MOST_CONNECTIONS = 128
@@ -39,6 +40,8 @@ class BoundedProtocol(H11Protocol):
         """Whether its answer has no end."""
         self.is_known = False
         """Whether the token was shown on it."""
+        self.cost = Cost()
+        """What its reading, and the request on it, have taken so far."""
 
     async def _apply(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["extensions"] = {**scope.get("extensions", {}), CONNECTION: self}
@@ -66,7 +69,8 @@ class BoundedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
         self._arm()
-        super().data_received(data)
+        with self.cost:
+            super().data_received(data)
 
     def on_response_complete(self) -> None:
         """The answer is on its way; from here on the connection is only kept alive, for a short while."""

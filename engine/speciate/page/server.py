@@ -11,13 +11,12 @@ import uvicorn
 from speciate.logs import get_logger
 from speciate.page.address import BACKLOG, Place, listen
 from speciate.page.app import Page
-from speciate.page.guard import Guard
+from speciate.page.guard import HEADER_BYTES, Guard
 from speciate.page.protocol import BoundedProtocol
 from speciate.page.refusals import Refusals
 from speciate.page.sessions import Sessions
 from speciate.page.subject import Subject
 
-HEADER_BYTES = 16 << 10
 LEAVING_SECONDS = 1
 STOP_SECONDS = 5.0
 
@@ -37,6 +36,7 @@ async def serve(subject: Subject, address: str, token: str | None) -> AsyncItera
     thread.start()
     try:
         yield place.url
+        page.feed.end()
     finally:
         server.should_exit = True
         await asyncio.to_thread(thread.join, STOP_SECONDS)

@@ -32,7 +32,8 @@ class Sessions:
         """Whether a request with these two headers is from somebody who has the token."""
         if self._token is None:
             return True
-        bearer = hmac.compare_digest(authorization.encode("latin-1"), b"Bearer " + self._token)
+        scheme, _, shown = authorization.partition(" ")
+        bearer = hmac.compare_digest(shown.encode("latin-1"), self._token) and scheme.lower() == "bearer"
         given = self._given(cookies)
         # All of them, whichever it is: how long that takes tells nothing.
         return bearer or sum(hmac.compare_digest(given, one) for one in self._ids) > 0

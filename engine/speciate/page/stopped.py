@@ -12,11 +12,11 @@ import msgspec
 
 from speciate.audience import Audience
 from speciate.chronicle import Album, Chronicle
-from speciate.errors import ConfigError, UnknownCategoryError
+from speciate.errors import ConfigError
 from speciate.exposition import expose
 from speciate.head import Head
 from speciate.instruments import Instruments
-from speciate.page.subject import Where
+from speciate.page.subject import Where, no_set
 from speciate.pipeline import Inside
 from speciate.snapshot import Snapshot
 from speciate_schemas import AlbumOptions, Control, HeadState, Tally, TaskState
@@ -99,6 +99,10 @@ class Stopped:
 
         return await asyncio.to_thread(look)
 
+    async def work(self, function: Callable[[], T], *, apart: bool = False) -> T:
+        """See `Subject`."""
+        return await asyncio.to_thread(function) if apart else function()
+
     async def send(self, task: int, control: Control) -> str:  # noqa: ARG002  # nothing can be
         """See `Subject`."""
         raise ConfigError(READ_ONLY)
@@ -107,7 +111,7 @@ class Stopped:
         found = self._ready.get(where)
         if found is None:
             if where not in self._heads:
-                raise UnknownCategoryError(f"there are no categories of task {where.task}, stream {where.stream!r}")
+                raise no_set(where)
             state = self._tasks[where.task].snapshot.state
             head, kept = Head.from_state(self._heads[where]), state.chronicles.get(where.stream or "")
             album = Album(EVERYTHING)

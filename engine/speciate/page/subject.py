@@ -21,6 +21,11 @@ class Where(NamedTuple):
     """None where all streams of the task share them."""
 
 
+def no_set(where: Where) -> UnknownCategoryError:
+    """What is raised where there is no such set."""
+    return UnknownCategoryError(f"there are no categories of task {where.task}, stream {where.stream!r}")
+
+
 def no_category(number: int) -> UnknownCategoryError:
     """What is raised where there is none of this number."""
     return UnknownCategoryError(f"there is no category {number}: it was merged, forgotten or never born")
@@ -57,6 +62,9 @@ class Subject(Protocol):
         Only once more than `leaving` seconds of what looking may cost are left for others. Raises
         `UnknownCategoryError` if there is no such set.
         """
+
+    async def work(self, function: Callable[[], T], *, apart: bool = False) -> T:
+        """Make something of what was seen: as soon as that may be done, and `apart` from the loop if it takes long."""
 
     async def send(self, task: int, control: Control) -> str:
         """Have something changed by hand; where the control event was put. Raises `OperatorError` if it cannot be."""

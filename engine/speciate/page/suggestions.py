@@ -19,6 +19,7 @@ MOST_EXAMINED = 200
 FRESH_SECONDS = 30.0
 MOST_SETS = 16
 """Sets of categories whose examinations are kept; the one asked about longest ago gives way."""
+PAUSE_SECONDS = 1.0
 PATIENCE_SECONDS = 2.0
 """Who asks waits so long for all of them, and is then told what was found so far."""
 
@@ -37,19 +38,26 @@ class Examination:
         self.running = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        for category in self._candidates:
-
-            def look(inside: Inside, category: int = category) -> list[tuple[int, int, float]]:
-                return inside.head.merge_gains(NEIGHBOURS, category)
-
+        waiting = self._candidates[::-1]
+        while waiting:
             try:
-                gains = await self._subject.look(self._where, look, leaving=MOST_SECONDS / 2)
-            except UnknownCategoryError:
-                continue  # gone by now
+                gains = await self._look(waiting[-1])
             except StuckError:
-                return
-            self.gains |= {(one, other): gain for one, other, gain in gains}
-            self.examined += 1
+                # Others come first, or the pipeline is busy: not now, but the ones that are left are not given up.
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            except UnknownCategoryError:
+                gains = None  # gone by now
+            waiting.pop()
+            if gains is not None:
+                self.gains |= {(one, other): gain for one, other, gain in gains}
+                self.examined += 1
+
+    async def _look(self, category: int) -> list[tuple[int, int, float]]:
+        def look(inside: Inside) -> list[tuple[int, int, float]]:
+            return inside.head.merge_gains(NEIGHBOURS, category)
+
+        return await self._subject.look(self._where, look, leaving=MOST_SECONDS / 2)
 
 
 class Suggester:

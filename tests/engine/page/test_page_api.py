@@ -1,6 +1,7 @@
 """Every route, of a pipeline that runs and of the state that it left: the same answers, and each just its struct."""
 
 import asyncio
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -9,6 +10,7 @@ from open_pages import RunningPage, ShownPage, feature_tree, image_tree, stopped
 from worlds import json_lines, stream
 
 from speciate.page.overview import Overview
+from speciate.page.stopped import Stopped
 from speciate_schemas.page import (
     CategoryPage,
     CategoryView,
@@ -188,6 +190,15 @@ def _within(ellipse, x, y):
         ("/api/categories?order=up", 400),
         ("/api/categories?colour=red", 400),
         (f"/api/categories?search={'x' * 1000}", 400),
+        ("/api/categories?task=1e3", 400),
+        ("/api/categories?task=%200", 400),
+        ("/api/categories?task=0.0", 400),
+        ("/api/categories?task=%D9%A1", 400),
+        ("/api/categories?task=0&task=0", 400),
+        ("/api/categories?sort=id&sort=count", 400),
+        ("/api/state?x=1", 400),
+        ("/api/events?x=1", 400),
+        ("/api/state?stream=x", 400),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_named(kept, path, status):
@@ -195,6 +206,22 @@ def test_what_makes_no_sense_is_refused_and_named(kept, path, status):
     refused = told(page, path, Refused, status)
     assert refused.error
     assert "\n" not in refused.error
+
+
+@pytest.mark.parametrize("path", ["/", "/assets/app.js", "/metrics", "/live", "/ready"])
+def test_a_parameter_is_refused_where_there_is_none(kept, path):
+    _, page = kept
+    assert page.client.get(path).status_code == 200
+    assert page.client.get(path, params={"x": "1"}).status_code == 400
+
+
+def test_a_set_that_has_no_stream_of_its_own_is_not_asked_for_by_one(tmp_path):
+    with RunningPage(feature_tree(tmp_path, 50)) as live:
+        live.answered(50)
+        told(live, "/api/categories", CategoryPage)
+        for path in ("/api/categories", "/api/timeline", "/api/categories/1", "/api/suggestions"):
+            for stream in ("", "cam", "made up"):
+                assert told(live, path, Refused, 404, stream=stream).error
 
 
 def test_a_page_far_behind_the_end_is_empty(kept):
@@ -271,6 +298,18 @@ def test_what_does_not_run_is_looked_at_once(tmp_path):
         return [await overview.state() for _ in range(4)][-1]
 
     assert sorted(one.stream for one in asyncio.run(asked()).universes) == sorted(where.stream for where in looks)
+
+
+def test_known_categories_are_counted_also_where_nothing_else_is_known_of_them(tmp_path):
+    tree = feature_tree(tmp_path, EVENTS)
+    with RunningPage(tree) as live:
+        live.answered(EVENTS)
+    stopped = stopped_of(tree)
+    (task,) = stopped._tasks.values()
+    state = msgspec.structs.replace(task.snapshot.state, chronicles={})
+    bare = Stopped("a test", [task._replace(snapshot=replace(task.snapshot, state=state))])
+    (universe,) = asyncio.run(Overview(bare).state()).universes
+    assert (universe.known, universe.categories > 2) == (2, True)
 
 
 def test_a_universe_a_stream_is_asked_for_by_its_name(tmp_path):

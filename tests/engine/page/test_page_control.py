@@ -1,19 +1,23 @@
 """By hand: what is sent from the page takes effect in its turn, is told, and survives; what is hostile does nothing."""
 
 import asyncio
+import contextlib
 import shutil
-import time
+import threading
 
 import httpx
 import msgspec
 from open_pages import RunningPage, ShownPage, feature_tree, stopped_of
 from worlds import make_pipeline, outputs
 
+from speciate.errors import AwayError
+from speciate.page import api
 from speciate.page import live as live_page
 from speciate_schemas.page import ControlSent, Refused
 
 EVENTS = 120
 RENAME = {"type": "rename.v1", "id": "page-1", "category": 0, "label": "pallet jack"}
+ASKED = {"control": RENAME}
 FORGET = {"type": "forget.v1", "id": "page-2", "category": 0}
 
 
@@ -114,25 +118,61 @@ def test_hostile_requests_are_refused_counted_told_once_and_change_nothing(tmp_p
     assert outputs(tmp_path) == undisturbed
 
 
+@contextlib.contextmanager
+def busy(live):
+    """Within it the head does something else."""
+    begun, may_end = threading.Event(), threading.Event()
+    look = live.pipeline.look_into(0, None, lambda _: begun.set() or may_end.wait(60))
+    looking = asyncio.run_coroutine_threadsafe(look, live.loop)
+    assert begun.wait(30)
+    try:
+        yield
+    finally:
+        may_end.set()
+        assert looking.result(30)
+
+
 def test_a_head_that_is_busy_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(live_page, "PATIENCE_SECONDS", 0.2)
     with RunningPage(feature_tree(tmp_path, 50)) as live:
         live.until(lambda: live.client.get("/api/state").json()["universes"])
-        live.pipeline.send = lambda *_: asyncio.sleep(1.0)
-        answer = live.client.post("/api/control", json={"control": RENAME})
+        monkeypatch.setattr(live_page, "PATIENCE_SECONDS", 0.2)
+        live.pipeline.send = lambda *_: asyncio.sleep(20.0)
+        # A slow machine may not even come to the check in so short a time.
+        answer = live.until(lambda: "sent it" in (one := live.client.post("/api/control", json=ASKED)).text and one)
         assert (answer.status_code, "look before you send it again" in answer.json()["error"]) == (503, True)
-        look = live.pipeline.look_into(0, None, lambda _: time.sleep(2.0))
-        busy = asyncio.run_coroutine_threadsafe(look, live.loop)
-        time.sleep(0.1)
-        answer = live.client.get("/api/categories")
-        assert (answer.status_code, answer.json()) == (
-            503,
-            {"error": "for 0.2 s the pipeline has not come to it: try again"},
-        )
-        assert live.client.get("/api/state").json()["running"]
-        assert live.client.get("/ready").status_code == 200
-        busy.result(20)
+        with busy(live):
+            answer = live.client.get("/api/categories")
+            assert answer.status_code == 503
+            assert answer.json() == {"error": "for 0.2 s the pipeline has not come to it: try again"}
+            assert live.refused("stuck") >= 2
+            assert live.client.get("/api/state").json()["running"]
+            assert live.client.get("/ready").status_code == 200
         live.until(lambda: live.client.get("/api/categories").status_code == 200)
+
+
+def test_an_answer_that_takes_too_long_is_given_up_while_somebody_waits(tmp_path, monkeypatch):
+    monkeypatch.setattr(api, "ANSWER_SECONDS", 0.2)
+    with RunningPage(feature_tree(tmp_path, 50)) as live:
+        live.until(lambda: live.client.get("/ready").status_code == 200)
+        with busy(live):
+            answer = live.client.get("/api/categories/1")
+            assert answer.status_code == 503
+            assert answer.json() == {"error": "for 0.2 s the pipeline has not answered: try again"}
+
+
+def test_what_the_world_refuses_us_is_told_and_counted(tmp_path, caplog):
+    with RunningPage(feature_tree(tmp_path, 50)) as live:
+        live.until(lambda: live.client.get("/api/state").json()["universes"])
+
+        async def fail(*_):
+            raise AwayError("no answer from the broker")
+
+        live.pipeline.send = fail
+        answer = live.until(lambda: "broker" in (one := live.client.post("/api/control", json=ASKED)).text and one)
+        assert (answer.status_code, answer.json()) == (503, {"error": "no answer from the broker"})
+        assert live.refused("failed") == 1
+    told = [record.error for record in caplog.records if getattr(record, "reason", "") == "failed"]
+    assert told == ["no answer from the broker"]
 
 
 def test_what_a_browser_says_of_our_own_page_is_taken(tmp_path):

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from contextlib import asynccontextmanager
 
 import httpx
@@ -12,14 +11,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from worlds import make_pipeline, make_tree, stream
 
 from speciate import endurance
-from speciate.page import asking, serving
+from speciate.page import asking, live, serving
 from speciate.readings import refresh
+
+READY_SECONDS = live.READY_SECONDS
 
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch):
     """Nothing is told twice, and pauses are short."""
     monkeypatch.setattr(asking, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(live, "READY_SECONDS", 0.0)
     monkeypatch.setattr(endurance, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(endurance, "LONGEST_PAUSE", 0.05)
 
@@ -72,10 +74,16 @@ async def test_ready_is_false_until_all_that_was_answered_is_folded_again(tmp_pa
         assert (await client.get("/live")).status_code == 200
         running = asyncio.create_task(pipeline.run())
         await told(client, 503, "task 0: opening and restoring")
+        early = await client.get("/api/categories")
+        assert (early.status_code, "opening and restoring" in early.json()["error"]) == (503, True)
+        counted = pipeline.instruments()
+        assert counted.value("speciate_page_refusals_total", "unready").value == 1
+        assert counted.value("speciate_page_refusals_total", "unknown").value == 0
         source.may_open.set()
         await told(client, 503, "task 0: restoring: 90 inputs to be folded again")
         source.may_read.set()
         await told(client, 200, "ready")
+        assert (await client.get("/api/categories")).status_code == 200
         pipeline.stop()
         await told(client, 503, "stopping")
         assert (await running).status.answered == 0
@@ -160,26 +168,27 @@ async def test_a_loop_that_does_not_turn_is_not_live(tmp_path, monkeypatch):
     pipeline = make_pipeline(make_tree(tmp_path, stream(5)))
     async with asked(pipeline) as client:
         # Made before, for that takes a while.
-        another = httpx.Client(base_url=client.base_url, trust_env=False)
-        blocked = threading.Event()
+        another, stuck, done = httpx.Client(base_url=client.base_url, trust_env=False), [], threading.Event()
 
         def ask():
-            blocked.wait()
             with another:
-                return [another.get(path) for path in ("live", "ready", "metrics")]
+                stuck.extend(another.get(path) for path in ("live", "ready", "metrics"))
+            done.set()
 
-        answers = asyncio.create_task(asyncio.to_thread(ask))
-        await asyncio.sleep(0.01)
-        blocked.set()
-        time.sleep(1.5)  # noqa: ASYNC251  # it must not turn
-        stuck = await answers
+        asking_one = threading.Thread(target=ask)
+        asking_one.start()
+        assert done.wait(60)  # the loop must not turn meanwhile
+        asking_one.join()
         assert (stuck[0].status_code, stuck[0].text) == (503, "the event loop has not turned for 0.3 s\n")
         assert {answer.status_code for answer in stuck} == {503}
-        assert (await client.get("/live")).text == "live\n"
+        counted = pipeline.instruments().value("speciate_page_refusals_total", "stuck").value
+        assert counted == 3
+        monkeypatch.setattr(asking, "PATIENCE_SECONDS", 30.0)
+        assert (await client.get("/live", timeout=60)).text == "live\n"
 
 
 async def test_many_questions_are_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(asking, "FRESH_SECONDS", 60.0)
+    monkeypatch.setattr(live, "READY_SECONDS", 60.0)
     pipeline = make_pipeline(make_tree(tmp_path, stream(5)))
     questions = []
     unready = pipeline.unready
@@ -188,3 +197,13 @@ async def test_many_questions_are_one(tmp_path, monkeypatch):
         answers = await asyncio.gather(*(client.get("/ready") for _ in range(20)))
     assert {answer.status_code for answer in answers} == {503}
     assert len(questions) == 1
+
+
+async def test_that_it_stops_is_told_at_once_whatever_else_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(asking, "FRESH_SECONDS", 600.0)
+    monkeypatch.setattr(live, "READY_SECONDS", READY_SECONDS)
+    pipeline = make_pipeline(make_tree(tmp_path, stream(5)))
+    async with asked(pipeline) as client:
+        await told(client, 503, "starting")
+        pipeline.stop()
+        await told(client, 503, "stopping")

@@ -1,4 +1,4 @@
-"""The small parts of the page: rates, kept answers, the budget, searching and sorting, pictures, suggestions."""
+"""The small parts of the page: rates, kept answers, searching and sorting, pictures, suggestions."""
 
 import asyncio
 from concurrent.futures import Future
@@ -12,8 +12,8 @@ from worlds import leaping
 from speciate.audience import Audience
 from speciate.exemplars import Kept
 from speciate.instruments import Instruments
-from speciate.page import budget, pictures, suggestions
-from speciate.page.budget import Budget
+from speciate.page import pictures, suggestions
+from speciate.page.asking import StuckError
 from speciate.page.keeping import Keeping
 from speciate.page.listing import Listing, Row
 from speciate.page.meter import Meter, Sample
@@ -112,45 +112,6 @@ def test_whoever_leaves_does_not_spoil_it_for_the_others():
         await asyncio.sleep(0.1)
         impatient.cancel()
         assert await patient == 1
-
-    leaping(main())
-
-
-# ---- the budget
-
-
-@given(st.lists(st.tuples(st.floats(0.0, 0.2), st.booleans()), min_size=1, max_size=30))
-def test_looking_takes_no_more_than_its_share(looks):
-    async def main():
-        spent, longest = 0.0, max(seconds for seconds, _ in looks)
-        one, clock = Budget(), asyncio.get_running_loop().time
-
-        async def look(seconds, background):
-            nonlocal spent
-            async with one.turn(leaving=budget.MOST_SECONDS / 2 if background else 0.0):
-                await asyncio.sleep(seconds)
-                one.spend(seconds)
-                spent += seconds
-                assert spent <= budget.MOST_SECONDS + longest + budget.SHARE * clock() + 1e-6
-
-        await asyncio.gather(*(look(seconds, background) for seconds, background in looks))
-
-    leaping(main())
-
-
-def test_what_can_wait_lets_others_go_first():
-    async def main():
-        order, one = [], Budget()
-
-        async def look(name, leaving):
-            async with one.turn(leaving=leaving):
-                order.append(name)
-                one.spend(0.04)
-
-        await look("first", 0.0)
-        await look("second", 0.0)
-        await asyncio.gather(look("background", budget.MOST_SECONDS / 2), look("person", 0.0))
-        assert order == ["first", "second", "person", "background"]
 
     leaping(main())
 
@@ -260,6 +221,30 @@ async def test_people_who_look_at_different_sets_do_not_keep_each_other_from_the
         await suggester.suggest(Where(1, str(number)), listing)
     assert (await suggester.suggest(sets[0], listing)).examined == 3
     assert subject.looks.count(("a", True)) == 6, "forgotten for newer ones, and begun anew"
+
+
+class Busy:
+    """A subject that does not come to the first looks at each category."""
+
+    def __init__(self):
+        self.audience, self.looks = Audience(), 0
+
+    async def look(self, *_, leaving):
+        self.looks += 1
+        if self.looks % 3:
+            raise StuckError
+        return []
+
+
+def test_what_the_pipeline_does_not_come_to_is_examined_later():
+    async def main():
+        listing = Listing([Row(number, None, False, 1, 1, None, None, 0, None) for number in range(3)])
+        suggester = Suggester(Busy())
+        await suggester.suggest(Where(0, None), listing)
+        await asyncio.sleep(20.0)
+        assert (await suggester.suggest(Where(0, None), listing)).examined == 3
+
+    leaping(main())
 
 
 def exemplar(sequence, picture):
