@@ -44,6 +44,19 @@ def make_task(options=None, pictures=None, *, per_stream=False):
     )
 
 
+def restored(task, state, options=None):
+    """A task that goes on from a state of this one."""
+    return Task.from_state(
+        state,
+        plugins=None,
+        per_stream=False,
+        duplicate_window=0,
+        locate=str,
+        tally=task.tally,
+        album=Album(options),
+    )
+
+
 def as_records(drawn, first=0, **more):
     vectors = [CENTRES[centre] + np.array([shift, 0, 0]) / 3 for centre, shift in drawn]
     return [record(first + n, feature(f"e{first + n}", v, **more)) for n, v in enumerate(vectors)]
@@ -118,16 +131,7 @@ def test_a_merge_is_the_chronicle_of_both_and_what_came_since_goes_where_the_hea
     assert kept(merged) == sorted(kept(before[0]) + kept(before[1]), key=priority)[:6]
     answers = [outcome.answer for outcome in task.fold(as_records(later, task.sequence))]
     if saved:
-        state = decode(encode(task.state()), TaskState)
-        task = Task.from_state(
-            state,
-            plugins=None,
-            per_stream=False,
-            duplicate_window=0,
-            locate=str,
-            tally=task.tally,
-            album=Album(AlbumOptions(exemplars=6)),
-        )
+        task = restored(task, decode(encode(task.state()), TaskState), AlbumOptions(exemplars=6))
     counts = {one.id: one.count for one in task.universe.head.categories}
     apply(task, UndoLast(id="u"))
     after = traces(task)
@@ -208,15 +212,7 @@ def test_with_more_categories_each_keeps_fewer():
 def test_it_goes_on_with_other_options(options):
     task = make_task(AlbumOptions(exemplars=4))
     task.fold(as_records([(0, 0)] * 10))
-    again = Task.from_state(
-        task.state(),
-        plugins=None,
-        per_stream=False,
-        duplicate_window=0,
-        locate=str,
-        tally=task.tally,
-        album=Album(options),
-    )
+    again = restored(task, task.state(), options)
     again.fold(as_records([(0, 0)] * 10, 10))
     expected = sorted(range(20), key=priority)[: min(4, options.exemplars)]
     assert [one.sequence for one in again.chronicle("").traces[0].exemplars] == expected
@@ -227,7 +223,7 @@ def test_a_state_without_a_chronicle_begins_one():
     task.fold(as_records([(2, 0)] * 3))
     state = task.state()
     bare = TaskState(sequence=state.sequence, head=state.head, recent=state.recent)
-    again = Task.from_state(bare, plugins=None, per_stream=False, duplicate_window=0, locate=str, tally=task.tally)
+    again = restored(task, bare)
     assert list(again.chronicle("").traces) == [0, 1, 2]
     assert isinstance(again.fold(as_records([(2, 0)], 3))[0].answer, Assignment)
     assert again.chronicle("").traces[2].seen == 1
@@ -240,7 +236,7 @@ def test_a_state_without_a_chronicle_can_be_undone(change):
     apply(task, change)
     state = task.state()
     bare = TaskState(sequence=state.sequence, head=state.head, recent=state.recent)
-    again = Task.from_state(bare, plugins=None, per_stream=False, duplicate_window=0, locate=str, tally=task.tally)
+    again = restored(task, bare)
     apply(again, UndoLast(id="u"))
     assert list(again.chronicle("").traces) == [0, 1, 2]
     [outcome] = again.fold(as_records([(1, 0)], again.sequence))
@@ -251,15 +247,7 @@ def test_a_state_without_a_chronicle_can_be_undone(change):
 def test_it_goes_on_with_the_seed_it_began_with():
     task = make_task(AlbumOptions(exemplars=4, seed=3))
     task.fold(as_records([(0, 0)] * 10))
-    again = Task.from_state(
-        task.state(),
-        plugins=None,
-        per_stream=False,
-        duplicate_window=0,
-        locate=str,
-        tally=task.tally,
-        album=Album(AlbumOptions(exemplars=4, seed=8)),
-    )
+    again = restored(task, task.state(), AlbumOptions(exemplars=4, seed=8))
     for one in (task, again):
         one.fold(as_records([(0, 0)] * 10, 10))
     assert bits(again.state()) == bits(task.state())
