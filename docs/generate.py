@@ -164,8 +164,8 @@ They come from the server of the live page; [page.md](page.md) tells who may ask
 On a terminal lines for people; anywhere else, on standard error, one JSON object a line. What is about a task has
 `task`, the number of its partition. A line about one input has its `stream`, `id`, `sequence` and `origin`, that is,
 file and place, or topic, partition and offset (`frames/3@1207`): each change by hand, and rejections with `stage`,
-`error`, `reason` and `dead_letter`. Of many rejections at once the first 5 are told and then one a second, which says
-with `others` for how many more it stands; the dead letters have all.
+`error`, `reason` and `dead_letter`. Of many of a kind at once the first 5 are told and then one a second, which says
+with `others` how many more there were before it; the outputs have all.
 
 ## Traces
 

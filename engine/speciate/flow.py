@@ -266,6 +266,7 @@ class Flow:
                 break
             with times.measure("busy"), span("sink", events=len(emission.outcomes)):
                 await self._write(emission)
+        self._notices.close()
         await self._committer.settle()
 
     async def _write(self, emission: Emission) -> None:

@@ -16,37 +16,55 @@ log = get_logger(__name__)
 
 
 class Notices:
-    """Writes a line for the first few rejections and from then on one a second, which says how many it stands for.
+    """Writes a line for the first few of a kind and from then on one a second, which says how many it stands for.
 
-    Each has the stream and where the input came from, such as topic, partition and offset. The dead letters have all.
+    Each has the stream and where the input came from, such as topic, partition and offset. The outputs have all.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._since = clock()
-        self._lines = MOST_AT_ONCE
-        self._unsaid = 0
+        self._rejections = _Lines("an input was rejected", clock)
+        self._changes = _Lines("changed by hand", clock)
 
     def note(self, outcomes: Sequence[Outcome]) -> None:
         """A batch was handed to the sink."""
         for answer in [one for one, _ in outcomes if type(one) is not Assignment]:
             if isinstance(answer, Rejection):
-                self._reject(answer)
+                about = {"stage": answer.stage, "error": answer.error, "reason": answer.message}
+                self._rejections.say(**_place(answer), **about, dead_letter=answer.dead_letter)
             elif isinstance(answer, ControlApplied):
-                log.info("changed by hand", change=tag_of(type(answer.control)), **_place(answer))
+                self._changes.say(**_place(answer), change=tag_of(type(answer.control)))
 
-    def _reject(self, rejection: Rejection) -> None:
+    def close(self) -> None:
+        """Tell how many more there were."""
+        self._rejections.close()
+        self._changes.close()
+
+
+class _Lines:
+    """Lines that say the same of different inputs."""
+
+    def __init__(self, words: str, clock: Callable[[], float]) -> None:
+        self._words = words
+        self._clock = clock
+        self._since = clock()
+        self._left = MOST_AT_ONCE
+        self._unsaid = 0
+
+    def say(self, **about: Any) -> None:
         now = self._clock()
-        self._lines = min(MOST_AT_ONCE, self._lines + (now - self._since) * LINES_A_SECOND)
+        self._left = min(MOST_AT_ONCE, self._left + (now - self._since) * LINES_A_SECOND)
         self._since = now
-        if self._lines < 1.0:
+        if self._left < 1.0:
             self._unsaid += 1
             return
-        self._lines -= 1.0
-        unsaid = {"others": self._unsaid} if self._unsaid else {}
-        self._unsaid = 0
-        about = {"stage": rejection.stage, "error": rejection.error, "reason": rejection.message}
-        log.info("an input was rejected", **_place(rejection), **about, dead_letter=rejection.dead_letter, **unsaid)
+        self._left -= 1.0
+        others, self._unsaid = self._unsaid, 0
+        log.info(self._words, **about, **({"others": others} if others else {}))
+
+    def close(self) -> None:
+        if self._unsaid:
+            log.info(self._words, others=self._unsaid)
+            self._unsaid = 0
 
 
 def _place(answer: Rejection | ControlApplied) -> dict[str, Any]:

@@ -58,6 +58,24 @@ def test_a_flood_has_few_lines_which_say_for_how_many_they_stand(caplog):
     assert not hasattr(said(caplog)[-1], "others")
 
 
+def test_what_was_not_said_by_the_end_is_said_then(caplog):
+    notices = Notices(lambda: 7.0)
+    for number in range(9):
+        notices.note([rejection(number)])
+    notices.close()
+    notices.close()
+    assert [getattr(one, "others", 0) for one in said(caplog)] == [0] * int(MOST_AT_ONCE) + [9 - MOST_AT_ONCE]
+
+
+def test_a_flood_of_one_kind_does_not_hide_the_other(caplog):
+    notices = Notices(lambda: 7.0)
+    applied = ControlApplied(id="c", stream="cam", sequence=8, control=CONTROL, head_version=4, origin="control/3@1")
+    for number in range(9):
+        notices.note([rejection(number)])
+    notices.note([Outcome(applied)])
+    assert said(caplog)[-1].change == "rename.v1"
+
+
 async def test_a_pipeline_tells_with_its_task(tmp_path, caplog):
     await make_pipeline(make_tree(tmp_path, [*stream(3), b"no event"])).run()
     (told,) = said(caplog)

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
+from speciate.page.asking import PATIENCE_SECONDS, patience
 from speciate.page.costs import Cost
 
 T = TypeVar("T")
@@ -34,7 +35,10 @@ class Budget:
             with cost:
                 return function()
 
-        async with self.turn():
+        async with AsyncExitStack() as stack:
+            # The waiting only: what is done on another thread cannot be cut off.
+            async with patience(PATIENCE_SECONDS, "come to it: try again"):
+                await stack.enter_async_context(self.turn())
             try:
                 return await asyncio.to_thread(counted) if apart else counted()
             finally:
@@ -46,11 +50,19 @@ class Budget:
         while True:
             async with self._turn:
                 missing = leaving - self._refilled()
+                while missing >= 0.0 and not leaving:
+                    # In the turn: nobody could go before, and of a crowd only one need wake up.
+                    await self._refill(missing)
+                    missing = -self._refilled()
                 if missing < 0.0:
                     yield
                     return
             # Not in the turn: whoever leaves less for others need not wait.
-            await asyncio.sleep(max(0.001, missing / self._share))
+            await self._refill(missing)
+
+    async def _refill(self, seconds: float) -> None:
+        """Wait until so much more is left."""
+        await asyncio.sleep(max(0.001, seconds / self._share))
 
     def spend(self, seconds: float) -> None:
         """It took so long."""

@@ -1,5 +1,6 @@
 """Encoder `onnx`: the features of a file that `speciate export` wrote, by onnxruntime; torch is not needed."""
 
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -123,6 +124,7 @@ def _opened(options: OnnxOptions) -> Any:
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         # Its bytes, not its path: a graph must not find weights in files beside it, which nobody has verified.
+        settings.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
         session = onnxruntime.InferenceSession(Path(options.path).read_bytes(), settings, providers=wanted)
     except Exception as error:
         reason = str(error).strip().partition("\n")[0]

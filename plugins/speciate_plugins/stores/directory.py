@@ -61,7 +61,7 @@ class DirectoryStore:
                 # Newest first, then the commit, then what it rests on: cut off in between, what is left still fits.
                 _remove(self._snapshots, [self._snapshot(sequence) for sequence in reversed(self.snapshots())])
                 _remove(self._path, [self._commit])
-                if self._log.exists():
+                if self._log.exists() or self._places.exists():
                     self.save_places([])
                 self._controls.clear()
 

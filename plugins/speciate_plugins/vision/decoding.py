@@ -26,8 +26,8 @@ PILLOW_PIXELS = 178_956_970
 ROOM = Room(100_000_000)
 """Decoding takes up to some 20 bytes a pixel, so 2 GB at most: two of the largest images that are allowed at first."""
 
-JPEG_PART = 4
-"""A JPEG takes a quarter of that or less: a progressive one its coefficients, most are made smaller on the way."""
+WIDEST = (2**31 - 1) // 64 - 7
+"""Pillow allocates nothing for a wider row, and calls that a lack of memory."""
 
 BY_INTERPRETER = "bmp_rle"
 """Pillow decodes these pixel by pixel in Python, with the interpreter held for seconds."""
@@ -67,7 +67,7 @@ def decoded(data: memoryview | bytes, *, max_pixels: int, at_least: int | None) 
 
     To be made smaller while this is open: until then there is no room for as many other pixels.
     """
-    with opened(data, max_pixels) as image:
+    with opened(data, max_pixels, at_least) as image:
         yield _decoded(image, data, max_pixels, at_least)
 
 
@@ -86,16 +86,19 @@ def _decoded(image: "Image", data: memoryview | bytes, max_pixels: int, at_least
 
 
 @contextmanager
-def opened(data: memoryview | bytes, max_pixels: int) -> "Iterator[Image]":
-    """Open the image with only its header read; whatever goes wrong while it is open is an `EncodeError`."""
+def opened(data: memoryview | bytes, max_pixels: int, at_least: int | None = None) -> "Iterator[Image]":
+    """Open the image with only its header read; whatever goes wrong while it is open is an `EncodeError`.
+
+    A JPEG may be decoded to a shorter side of `at_least`, and needs no more room than that then.
+    """
     if not data:
         raise EncodeError("the image has no bytes")
     whole = bytes(data)
     check_segments(whole)
     try:
         with _identified(whole, max_pixels) as image:
-            pixels = _check(image, max_pixels)
-            with ROOM.taken(pixels // JPEG_PART if _is_jpeg(image) else pixels):
+            _check(image, max_pixels)
+            with ROOM.taken(_room(image, at_least)):
                 yield image
     except (EventError, ImportError, MemoryError):  # a library, or room that is missing, is not the image's fault
         raise
@@ -130,18 +133,30 @@ def _identified(data: bytes, max_pixels: int) -> "Image":
         ) from None
 
 
-def _check(image: "Image", max_pixels: int) -> int:
-    """Reject, by its header, what would take too much to decode; else the pixels that will be decoded at once."""
+def _check(image: "Image", max_pixels: int) -> None:
+    """Reject, by its header, what would take too much to decode."""
     _check_size(image.width, image.height, max_pixels)
-    # A tile is decompressed whole, and may be larger than the image it is of.
-    tags: Any = getattr(image, "tag_v2", {})
-    tile = tags.get(TILE_WIDTH, 1), tags.get(TILE_LENGTH, 1)
+    if image.width > WIDEST:
+        raise EncodeError(f"the image is {image.width} pixels wide, more than {WIDEST}; cut it")
+    tile = _tile(image)
     if not all(isinstance(side, int) for side in tile):  # a text times a number would be a long text
         raise EncodeError(f"the image cannot be decoded: its tiles have the sides {tile}")
     _check_size(*tile, max_pixels)
     if any(part[0] == BY_INTERPRETER for part in getattr(image, "tile", ())):
         raise EncodeError("the image is a run-length encoded BMP, which takes long to decode; store it as PNG")
-    return max(image.width * image.height, int(math.prod(tile)))
+
+
+def _room(image: "Image", at_least: int | None) -> int:
+    """How many pixels are decoded. A JPEG is made smaller row by row, unless it comes as a whole in several scans."""
+    by_rows = _is_jpeg(image) and image.mode in {"L", "RGB"} and not image.info.get("progressive")
+    eighths = _eighths(min(image.size), at_least) if by_rows else 8
+    return max(image.width * image.height * eighths**2 // 64, math.prod(_tile(image)))
+
+
+def _tile(image: "Image") -> tuple[int, int]:
+    """Its sides: a tile is decompressed whole, and may be larger than the image it is of."""
+    tags: Any = getattr(image, "tag_v2", {})
+    return tags.get(TILE_WIDTH, 1), tags.get(TILE_LENGTH, 1)
 
 
 def _is_jpeg(image: "Image") -> bool:

@@ -94,15 +94,16 @@ class FeatureModel(torch.nn.Module):
         if self.pooling == "token":
             return norm(tokens[:, 0])  # type: ignore[no-any-return]
         if tokens.ndim == 3:  # noqa: PLR2004 - images, tokens, features
-            return norm(tokens[:, self._prefix :].mean(1))  # type: ignore[no-any-return]
+            return norm(tokens[:, self.prefix :].mean(1))  # type: ignore[no-any-return]
         channels_last = getattr(self.backbone, "output_fmt", "NCHW") == "NHWC"
         return tokens.mean((1, 2) if channels_last else (2, 3))
 
     @property
-    def _prefix(self) -> int:
-        """Tokens in front that are of no patch; some models have one and do not count it."""
+    def prefix(self) -> int:
+        """Tokens in front that are of no patch; some models count them by another name, or have one and do not."""
         has_token = getattr(self.backbone, "cls_token", None) is not None
-        return int(getattr(self.backbone, "num_prefix_tokens", has_token))
+        uncounted = getattr(self.backbone, "num_tokens", 1) if has_token else 0
+        return int(getattr(self.backbone, "num_prefix_tokens", uncounted))
 
     def finish(self, pooled: Tensor) -> Tensor:
         """Features of pooled vectors: projected and scaled to length 1, if so asked."""
@@ -231,6 +232,8 @@ def _check(model: FeatureModel, options: TimmOptions) -> None:
                 raise ConfigError(
                     f"pooling = {model.pooling!r}: {options.model} gives several maps of features; write auto"
                 )
+            if model.pooling == "mean" and tokens.ndim == 3 and tokens.shape[1] <= model.prefix:  # noqa: PLR2004
+                raise ConfigError(f"pooling = 'mean': {options.model} gives no features of patches; write auto")
             pooled = model.pool(tokens)
         if model.projection is not None and model.projection.in_features != pooled.shape[1]:
             raise ConfigError(

@@ -14,7 +14,7 @@ def picture(data: memoryview | bytes, pixels: int, *, max_pixels: int) -> bytes:
     By Pillow alone, which every encoder of images needs: simplejpeg is hardly faster here, and its files are larger.
     The pixels are all that is left of the image: no EXIF with the place where it was taken, no comment, no profile.
     """
-    with opened(data, max_pixels) as image:
+    with opened(data, max_pixels, 2 * pixels) as image:
         # A JPEG may be decoded at a part of its size: with twice the pixels the resampling hardly tells the difference.
         part = 2 * pixels / max(image.size)
         image.draft(None, (max(1, int(part * image.width)), max(1, int(part * image.height))))

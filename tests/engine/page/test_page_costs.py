@@ -94,6 +94,36 @@ def test_work_waits_until_what_was_done_before_is_made_up_for(monkeypatch, apart
     leaping(main())
 
 
+def test_a_crowd_leaves_nothing_behind_that_a_newcomer_would_wait_for(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(budget, "Cost", lambda: Cost(clock))
+
+    async def main():
+        one, woken = Budget(SHARE), 0
+        sleep = asyncio.sleep
+
+        async def counting(seconds):
+            nonlocal woken
+            woken += 1
+            await sleep(seconds)
+
+        def work():
+            clock.now += 0.008
+
+        with monkeypatch.context() as patch:
+            patch.setattr(budget.asyncio, "sleep", counting)
+            done = await asyncio.gather(*(one.do(work, apart=False) for _ in range(2000)), return_exceptions=True)
+        assert asyncio.get_running_loop().time() < asking.PATIENCE_SECONDS + 1.0
+        assert 0 < done.count(None) < 100
+        assert {type(failed) for failed in done if failed is not None} == {StuckError}
+        assert woken < 200, "not all wake up at each turn"
+        began = asyncio.get_running_loop().time()
+        await one.do(work, apart=False)
+        assert asyncio.get_running_loop().time() - began < 1.0
+
+    leaping(main())
+
+
 # ---- what a request takes
 
 

@@ -229,8 +229,9 @@ def test_torch_is_not_needed(tmp_path: Path, colours: str) -> None:
     np.testing.assert_allclose([float(word) for word in ran.stdout.split()[-3:]], [1, 2, 3], rtol=1e-6)
 
 
-def test_weights_in_other_files_are_not_looked_for(tmp_path: Path) -> None:
-    """A bundle has the hash of the one file: what lies beside it may be anything."""
+def test_weights_in_other_files_are_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bundle has the hash of the one file: what lies beside it, or where the process was started, may be anything."""
+    monkeypatch.chdir(tmp_path)
     path = Path(graph_file(tmp_path / "colours.onnx", COLOURS.properties()))
     model = onnx.load(path)
     factors = numpy_helper.from_array(np.full((1, 3, 1, 1), 7, dtype=np.float32), "factors")

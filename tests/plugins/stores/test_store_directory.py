@@ -208,6 +208,16 @@ def test_places_that_are_lost_are_told(store, path) -> None:
     assert store.send(b"three") == 0
 
 
+def test_a_fresh_start_needs_nothing_of_what_was(store, log) -> None:
+    store.send(b"one")
+    store.save_places([3])
+    log.unlink()
+    store.close()
+    store.open(fresh=True)
+    assert (store.load_places(), store.sent(0)) == ([], [])
+    assert store.send(b"two") == 0
+
+
 def test_a_lock_that_is_never_given_back_is_not_waited_for(store, log, monkeypatch) -> None:
     store.send(b"one")
     monkeypatch.setattr(controls, "LOCK_SECONDS", 0.1)

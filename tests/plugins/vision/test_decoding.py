@@ -472,6 +472,21 @@ def test_tiles_larger_than_allowed_are_never_made(width, words) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 
 
+@pytest.mark.parametrize("depth", [8, 16])
+def test_a_row_too_wide_for_the_decoder_is_the_images_fault(depth) -> None:
+    """Pillow says that memory is lacking, which would stop the run, and again after each restart."""
+    with pytest.raises(EncodeError, match="40000000 pixels wide, more than"):
+        decode(png(40_000_000, 1, depth, 6, b""), max_pixels=50_000_000)
+
+
+def test_a_jpeg_takes_as_much_room_as_it_is_decoded_to() -> None:
+    plain, progressive = (Image.open(BytesIO(jpeg(np.zeros((800, 1000, 3), np.uint8), progressive=p))) for p in (0, 1))
+    assert decoding._room(plain, None) == decoding._room(progressive, 100) == 800_000
+    assert decoding._room(plain, 100) == 800_000 // 64
+    assert decoding._room(plain, 390) == 800_000 // 4
+    assert decoding._room(Image.open(BytesIO(stored(picture(), "PNG"))), 1) == 48 * 64
+
+
 def test_a_bmp_that_only_python_decodes_is_rejected() -> None:
     """Four million pixels of one run; in Pillow they would take half a second with the interpreter held."""
     rows = b"\xff\x07" * 8 + b"\0\0"

@@ -71,6 +71,12 @@ def test_a_token_that_is_not_counted_is_no_patch(name) -> None:
     torch.testing.assert_close(features(model), tokens[:, 1:].mean(1), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["pit_ti_224", "pit_ti_distilled_224"])
+def test_a_mean_of_no_patches_is_refused(name) -> None:
+    with pytest.raises(ConfigError, match="gives no features of patches; write auto"):
+        random(name, pooling="mean")
+
+
 @pytest.mark.parametrize("pooling", ["token", "mean"])
 def test_what_is_no_single_map_can_only_be_pooled_by_the_model(pooling) -> None:
     with pytest.raises(ConfigError, match=r"crossvit_tiny_240 .*write auto"):
