@@ -136,7 +136,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--events", type=int, default=150_000)
+    parser.add_argument("--events", type=int, default=30_000)
     parser.add_argument("--browser", action="store_true")
     parser.add_argument("--listen", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
