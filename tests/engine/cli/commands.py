@@ -53,7 +53,7 @@ def refusal(code, *args, **more):
 
 def is_notice(line: bytes) -> bool:
     """Whether a line is about one input: the stream of the crash tests has bad ones, and control events."""
-    return b'"origin": ' in line
+    return b'"an input was rejected"' in line or b'"changed by hand"' in line
 
 
 def beside_notices(said: bytes | str) -> bytes:
