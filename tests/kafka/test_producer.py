@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import InvalidTxnState
+from aiokafka.producer.sender import SendProduceReqHandler
 from broker import Broker
 
 from speciate.errors import AwayError, ConfigError, FencedError, OutputError
@@ -93,6 +95,50 @@ async def test_newer_writer_shuts_the_older_out(broker: Broker, topic: str):
         await older.commit({}, None)
     await stop(older, newer)
     assert values(broker, topic) == [b"newer"]
+
+
+@pytest.fixture
+def over(monkeypatch: pytest.MonkeyPatch) -> set[bytes]:
+    """Batches with one of these words are answered as if their transaction had ended while they were taken in.
+
+    A broker says so only within microseconds of an end, which cannot be made to happen.
+    """
+    words: set[bytes] = set()
+    handle = SendProduceReqHandler.handle_response
+
+    def answer(self: Any, response: Any) -> None:
+        if any(word in bytes(batch.get_data_buffer()) for batch in self._batches.values() for word in words):
+            response.topics = [
+                (name, [(partition, InvalidTxnState.errno, *rest) for partition, _, *rest in partitions])
+                for name, partitions in response.topics
+            ]
+        handle(self, response)
+
+    monkeypatch.setattr(SendProduceReqHandler, "handle_response", answer)
+    return words
+
+
+async def test_writer_learns_who_ended_its_transaction(broker: Broker, topic: str, over: set[bytes]):
+    broker.create_topic(topic)
+    older, newer = Transaction(connection(broker), topic), Transaction(connection(broker), topic)
+    await older.init()
+    await send(older, topic, b"first")
+    await older.deliver()
+    await newer.init()
+    over.add(b"second")
+    await send(older, topic, b"second")
+    with pytest.raises(FencedError, match="another worker"):
+        await older.commit({}, None)
+    await stop(older)
+    # Nobody took over: the same writer may start anew, and what it sent is void.
+    await send(newer, topic, b"second")
+    with pytest.raises(AwayError, match="invalid state"):
+        await newer.commit({}, None)
+    await newer.init()
+    await send(newer, topic, b"third")
+    await newer.commit({}, None)
+    await stop(newer)
+    assert values(broker, topic) == [b"third"]
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])

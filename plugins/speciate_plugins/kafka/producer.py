@@ -196,11 +196,16 @@ class Transaction:
 
     async def _account(self) -> None:
         """Wait for the oldest batch that is on its way."""
-        from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError  # noqa: PLC0415
+        from aiokafka.errors import InvalidTxnState, MessageSizeTooLargeError, RecordListTooLargeError  # noqa: PLC0415
 
         sent = self._sent[0]
         try:
             offset = (await sent.delivered).offset
+        except InvalidTxnState:
+            # The transaction was ended by others. A partition that learns so while it takes a batch in cannot say by
+            # whom; the coordinator can, and tells whoever was shut out when it is asked for anything.
+            await self._producer.abort_transaction()
+            raise
         except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
             raise self._too_large(sent) from error
         if offset < 0:
