@@ -82,16 +82,7 @@ class Chronicle:
     @property
     def timeline(self) -> Timeline:
         """The stream so far."""
-        if self._notes:
-            sequences, births, categories, margins, times = zip(*self._notes, strict=True)
-            self._timeline.note(
-                np.array(sequences),
-                np.array(births, dtype=np.int64),
-                np.array(categories),
-                np.array(margins, dtype=np.float64),
-                np.array(times, dtype=np.float64),
-            )
-            self._notes.clear()
+        self._enter_notes()
         return self._timeline
 
     def note(self, record: Record, category: int, *, birth: bool, margin: float | None) -> None:
@@ -110,7 +101,7 @@ class Chronicle:
             trace.mark(sequence, self._head.centre(category), trail(self._capacity))
         self._notes.append((sequence, birth, self._head.size, margin, event.time))
         if len(self._notes) >= NOTES:
-            _ = self.timeline
+            self._enter_notes()
 
     def merge(self, keep: int, absorb: int, sequence: int) -> None:
         """One category was folded into another."""
@@ -137,7 +128,7 @@ class Chronicle:
         changed, self._changed = self._changed, None
         if changed is not None:
             self._bring_back(changed, shares, sequence)
-        # A state from before there were chronicles remembers nothing of what the head brings back.
+        # A state that was learnt anew is saved without chronicles: nothing is left of what the head brings back.
         traces = {one.id: Trace(one.id) for one in self._head.categories} | self.traces
         self.traces = dict(sorted(traces.items()))
         self._fit_budget()
@@ -161,6 +152,20 @@ class Chronicle:
     def _change(self, before: list[Trace], sequence: int) -> None:
         self._changed = Changed(before)
         self._count(sequence)
+
+    def _enter_notes(self) -> None:
+        """Enter what waits into the timeline."""
+        if not self._notes:
+            return
+        sequences, births, categories, margins, times = zip(*self._notes, strict=True)
+        self._timeline.note(
+            np.array(sequences),
+            np.array(births, dtype=np.int64),
+            np.array(categories),
+            np.array(margins, dtype=np.float64),
+            np.array(times, dtype=np.float64),
+        )
+        self._notes.clear()
 
     def _count(self, sequence: int) -> None:
         """The number of categories is another one behind this control event."""

@@ -173,7 +173,7 @@ def checked(tree: Mapping[str, Any], kind: type[StrictT], where: str) -> StrictT
     try:
         return msgspec.convert(tree, kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {_readable(error)}") from error
+        raise ConfigError(f"{where}: {readable(error)}") from error
 
 
 def resolve(config: PipelineConfig, plugins: Plugins) -> Resolved:
@@ -331,6 +331,6 @@ def check_keys(tree: Mapping[str, Any], kind: type[Strict], where: str) -> None:
             raise ConfigError(f"{where} has no key {key!r}: {hint}it takes {', '.join(known) or 'none'}")
 
 
-def _readable(error: msgspec.ValidationError) -> str:
+def readable(error: msgspec.DecodeError) -> str:
     """Msgspec's message with the path as one would write it in the file."""
     return str(error).replace("`$.", "`").replace(" - at `$`", "")

@@ -11,10 +11,11 @@ from speciate.encoding import OneAtATime, picturer
 from speciate.exemplars import Pictures
 from speciate.head import Head
 from speciate.instruments import Instruments
+from speciate.outcomes import Locate
 from speciate.plugins import Plugins
 from speciate.stages import Encoder
 from speciate.support import read_support
-from speciate.task import Locate, Task
+from speciate.task import Task
 from speciate.threads import in_thread
 from speciate.universe import Universe
 from speciate_schemas import HeadState, Tally, TaskState
@@ -42,6 +43,11 @@ class Household:
         options = self.resolved.config.album
         picture = picturer(self.encoder, options.pixels)
         return Album(options, Pictures(picture) if picture is not None else None)
+
+    def close(self) -> None:
+        """Nothing more is learnt here."""
+        if self._album.pictures is not None:
+            self._album.pictures.close()
 
     async def load_encoder(self) -> None:
         """Have the encoder ready, if there is one: what is wrong with it is told before anything is read."""

@@ -18,10 +18,11 @@ from speciate.instruments import Instruments
 from speciate.plugins import Plugins, installed
 from speciate.readings import refresh
 from speciate.report import Report, Status
+from speciate.running import Unready
 from speciate.stages import Share
 from speciate.steering import send_control, uncontrollable
 from speciate.task import Task
-from speciate.threads import T
+from speciate.threads import T, in_thread
 from speciate.worker import Worker
 from speciate_schemas import Control
 
@@ -55,7 +56,10 @@ class Pipeline:
     async def run(self) -> Report:
         """Run to the end. Raises the first error; what was committed until then stays."""
         self._began = time.perf_counter()
-        await self._worker.run()
+        try:
+            await self._worker.run()
+        finally:
+            await in_thread(None, self._household.close)
         return Report.of(self._worker.runs, self._worker.ledger, self._seconds, stopped=self._stopped)
 
     def status(self) -> Status | None:
@@ -67,7 +71,7 @@ class Pipeline:
         refresh(self._worker)
         return self._worker.instruments
 
-    def unready(self) -> list[str]:
+    def unready(self) -> list[Unready]:
         """Why it is not ready; empty when every task is restored and connected."""
         return self._worker.unready
 

@@ -138,10 +138,7 @@ def check_made_by(snapshot: Snapshot, resolved: Resolved, remedy: str = START_OV
 
     `remedy` is what can be done instead of changing the configuration back.
     """
-    made = snapshot.manifest.config
-    # A state from before there was a choice of universes is that of one head for all.
-    run = {"universe": "partition", **(made.get("run") or {})}
-    _check_config({**made, "run": run}, resolved.fold, remedy)
+    _check_config(snapshot.manifest.config, resolved.fold, remedy)
     _check_versions(snapshot.manifest.plugins, resolved.versions)
 
 

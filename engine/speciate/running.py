@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import Literal, NamedTuple
 
 from structlog.contextvars import bound_contextvars
 
@@ -26,6 +27,15 @@ from speciate.tracing import span
 log = get_logger(__name__)
 
 
+class Unready(NamedTuple):
+    """Why something is not being worked on."""
+
+    condition: Literal["waiting", "restoring", "away", "stopping"]
+    """For programs."""
+    reason: str
+    """For people."""
+
+
 class TaskRun:
     """Runs one task once: opened, restored, run to its end and closed."""
 
@@ -41,16 +51,16 @@ class TaskRun:
         # Around the pace: a control event does not wait until the next record is due.
         steer(self.parts, household.resolved)
         self.flow: Flow | None = None
-        self._doing = "starting"
+        self._doing = Unready("waiting", "starting")
         self._stopped = False
 
     @property
-    def unready(self) -> str:
-        """Why it does not answer yet; empty once it is restored, and has caught up with what was answered before."""
+    def unready(self) -> Unready | None:
+        """Why it does not answer yet; None once it is restored, and has caught up with what was answered before."""
         if self.flow is None:
             return self._doing
         left = self.flow.to_refold
-        return f"restoring: {left} inputs to be folded again" if left else ""
+        return Unready("restoring", f"restoring: {left} inputs to be folded again") if left else None
 
     def stop(self) -> None:
         """Read no more; decide, commit and save what was read, then end."""
@@ -84,9 +94,9 @@ class TaskRun:
                 stack.push_async_callback(sink.close)
             stack.push_async_callback(parts.source.close)
             if self._household.encoder is not None:
-                self._doing = "loading the encoder"
+                self._doing = Unready("waiting", "loading the encoder")
             await self._household.load_encoder()
-            self._doing = "opening and restoring"
+            self._doing = Unready("restoring", "opening and restoring")
             with span("restore", task=self.seat.number):
                 start = await self._start()
             answered = start.replay.until

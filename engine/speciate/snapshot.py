@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from speciate.errors import StateDamagedError
 from speciate.logs import get_logger
 from speciate.sealed import digest, seal, unseal_with_bytes
 from speciate.stages import StateStore
-from speciate_schemas import Commit, SnapshotManifest, TaskState, encode
+from speciate_schemas import Commit, HeadState, SnapshotManifest, TaskState, encode
 from speciate_schemas.framing import pack
 
 log = get_logger(__name__)
@@ -25,6 +27,14 @@ class Snapshot:
     def commit(self) -> Commit:
         """The commit at which the state was taken."""
         return self.manifest.commit
+
+    @property
+    def heads(self) -> dict[str | None, HeadState]:
+        """The heads by stream, each whole; without a name where all streams share one."""
+        head = self.state.head
+        if self.manifest.config.get("run", {}).get("universe") != "stream":
+            return {None: head}
+        return {name: msgspec.structs.replace(one, shared=head.shared) for name, one in self.state.streams.items()}
 
 
 def build(commit: Commit, state: TaskState, *, config: dict[str, Any], plugins: dict[str, str]) -> bytes:

@@ -4,17 +4,18 @@ The state after the first N inputs depends on those N inputs alone: not on how t
 the process was stopped on the way.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import msgspec
 
 from speciate.admission import Admission
 from speciate.chronicle import Album, Chronicle, Library
-from speciate.errors import EncodeError, EventError, ForwardedError, StateMismatchError, TooLargeError
+from speciate.errors import EncodeError, EventError, ForwardedError, StateMismatchError
 from speciate.head import Decision, Head
 from speciate.naming import check_name
+from speciate.outcomes import Locate, Outcome, assignment, dead_letter, passed_on, rejected, stage_of
 from speciate.plugins import Plugins
 from speciate.recent import RecentIds
 from speciate.stages import Output, Record
@@ -25,7 +26,6 @@ from speciate_schemas import (
     ChronicleState,
     Control,
     ControlApplied,
-    DeadLetter,
     ForgetCategory,
     MergeCategories,
     Observation,
@@ -35,20 +35,7 @@ from speciate_schemas import (
     Tally,
     TaskState,
     UndoLast,
-    encode,
 )
-
-MESSAGE_CHARACTERS = 500
-
-Locate = Callable[[int], str]
-"""Tells where the dead letter of an input is to be found."""
-
-
-class Outcome(NamedTuple):
-    """What is written for one input, mostly its answer, and for a rejection the dead letter that goes with it."""
-
-    answer: Output
-    dead_letter: DeadLetter | None = None
 
 
 class Task:
@@ -172,9 +159,9 @@ class Task:
             for place, decision in zip(places, decisions, strict=True):
                 if isinstance(decision, EventError):
                     letter = dead_letter(records[place], decision, "head")
-                    outcomes[place] = self._reject(records[place], letter)
+                    outcomes[place] = rejected(records[place], letter, self._locate)
                 else:
-                    outcomes[place] = Outcome(_assignment(records[place], decision, version))
+                    outcomes[place] = Outcome(assignment(records[place], decision, version))
                     self._note(records[place], decision)
                     version += 1
         return [
@@ -191,8 +178,8 @@ class Task:
     def _refuse(self, record: Record, refusal: EventError | None) -> Outcome:
         assert refusal is not None  # noqa: S101  # whatever was not refused was decided
         if isinstance(refusal, ForwardedError):
-            return self._reject(record, _passed_on(refusal.letter, record.sequence))
-        return self._reject(record, dead_letter(record, refusal, stage_of(record, refusal)))
+            return rejected(record, passed_on(refusal.letter, record.sequence), self._locate)
+        return rejected(record, dead_letter(record, refusal, stage_of(record, refusal)), self._locate)
 
     def _duplicate(self, record: Record) -> EventError | None:
         """Refuse a known id; remember a new one, even if the head cannot decide on it later."""
@@ -217,7 +204,7 @@ class Task:
             check_name(control)
             version, relabels = self._apply(control, record.sequence)
         except EventError as error:
-            return self._reject(record, dead_letter(record, error, "control"))
+            return rejected(record, dead_letter(record, error, "control"), self._locate)
         self._remember(record)
         return Outcome(
             ControlApplied(
@@ -256,19 +243,6 @@ class Task:
         except EventError as error:
             raise StateMismatchError(f"the outputs belong to another state: {error}") from error
 
-    def _reject(self, record: Record, letter: DeadLetter) -> Outcome:
-        rejection = Rejection(
-            id=letter.id,
-            stream=letter.stream,
-            sequence=record.sequence,
-            stage=letter.stage,
-            error=letter.error,
-            message=letter.message,
-            origin=record.origin,
-            dead_letter=self._locate(record.sequence),
-        )
-        return Outcome(rejection, letter)
-
     def skip_to(self, sequence: int) -> None:
         """Go on at a later input: those between were dropped in front of the head."""
         dropped = self.tally.dropped + sequence - self.sequence
@@ -297,51 +271,6 @@ class Task:
         )
 
 
-def dead_letter(record: Record, error: EventError, stage: str) -> DeadLetter:
-    """An input that cannot be used, why, and all of its bytes."""
-    event = record.event
-    return DeadLetter(
-        id=event.id if event else None,
-        stream=event.stream if event else None,
-        sequence=record.sequence,
-        stage=stage,
-        error=type(error).__name__,
-        message=_bounded(str(error)),
-        origin=record.origin,
-        original=memoryview(record.original if record.original is not None else encode(event)),
-    )
-
-
-def _passed_on(letter: DeadLetter, sequence: int) -> DeadLetter:
-    """A dead letter of a pipeline in front of this one: its reason, its bytes and their origin, our number."""
-    said = {name: _bounded(getattr(letter, name)) for name in ("stage", "error", "message")}
-    return msgspec.structs.replace(letter, sequence=sequence, **said)
-
-
-def _assignment(record: Record, decision: Decision, version: int) -> Assignment:
-    event = record.event
-    assert event is not None  # noqa: S101  # admission refuses a record without an event
-    return Assignment(
-        id=event.id,
-        stream=event.stream,
-        sequence=record.sequence,
-        category=decision.category,
-        label=decision.label,
-        birth=decision.birth,
-        log_evidence=decision.log_evidence,
-        margin=decision.margin,
-        probability=decision.probability,
-        drift=decision.drift,
-        head_version=version,
-        origin=record.origin,
-    )
-
-
-def _bounded(message: str) -> str:
-    """A message that quotes a hostile input must not be as large as the input; the dead letter has all of it."""
-    return message if len(message) <= MESSAGE_CHARACTERS else f"{message[:MESSAGE_CHARACTERS]}…"
-
-
 def _is_control(record: Record) -> bool:
     return isinstance(record.event, Control) and record.error is None
 
@@ -354,11 +283,3 @@ def _answers(answer: Answer, record: Record, kind: Any) -> bool:
     else:
         named = (None, None) if event is None else (event.id, event.stream)
     return isinstance(event, kind) and named == (answer.id, answer.stream)
-
-
-def stage_of(record: Record, refusal: EventError) -> str:
-    """Where an input was refused: one with an error of its own failed before it came here."""
-    if refusal is not record.error:
-        return "admission"
-    # A whole event that is too large was refused where it was read.
-    return "source" if record.event is None or isinstance(refusal, TooLargeError) else "encoder"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from speciate.buckets import quantile
 from speciate_schemas import Array, TimelineState
 
 PARTS = 128
@@ -20,6 +21,9 @@ EVENTS, BIRTHS, SIZE, MARGINS = 0, 1, 2, 3
 """Where the counts of a part are: events, births, the categories at its end, and from there on the histogram."""
 LOWEST = -9
 """Margins below 2 to this, in nats, are all alike: the first bucket has them."""
+
+EDGES = (0.0, *(math.ldexp(1.0, LOWEST + bucket) for bucket in range(BUCKETS)))
+"""Of the buckets."""
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -94,20 +98,8 @@ class Timeline:
 
 
 def quantiles(histogram: npt.NDArray[Any], probabilities: Sequence[float]) -> list[float | None]:
-    """Quantiles of the margins of a part, in nats; None if there were none. Within a bucket they lie evenly."""
-    total = int(histogram.sum())
-    if not total:
-        return [None for _ in probabilities]
-    ends = np.cumsum(histogram)
-    found: list[float | None] = []
-    for probability in probabilities:
-        rank = probability * total
-        bucket = min(int(np.searchsorted(ends, rank)), BUCKETS - 1)
-        before = int(ends[bucket]) - int(histogram[bucket])
-        low = 0.0 if bucket == 0 else math.ldexp(1.0, LOWEST + bucket - 1)
-        high = math.ldexp(1.0, LOWEST + bucket)
-        found.append(low + (high - low) * (rank - before) / max(1, int(histogram[bucket])))
-    return found
+    """Quantiles of the margins of a part, in nats; None if there were none."""
+    return [quantile(histogram, EDGES, probability) for probability in probabilities]
 
 
 def _buckets(margins: Floats) -> Integers:

@@ -15,7 +15,7 @@ from speciate.instruments import Instruments
 from speciate.logs import get_logger
 from speciate.parts import Parts
 from speciate.report import Ledger
-from speciate.running import TaskRun
+from speciate.running import TaskRun, Unready
 from speciate.stages import Seat, Share
 from speciate.standby import Follower
 from speciate.takeover import Ready
@@ -45,9 +45,9 @@ class _Owned:
         return self.failed[1]
 
     @property
-    def unready(self) -> str:
-        """Why the task is not being worked on."""
-        return f"away: {self.away}" if self.away else self.run.unready
+    def unready(self) -> Unready | None:
+        """Why the task is not being worked on; None if it is."""
+        return Unready("away", f"away: {self.away}") if self.away else self.run.unready
 
     def stop(self) -> None:
         """Finish what was read, and try no more: another attempt would shut out whoever has the task next."""
@@ -71,7 +71,7 @@ class Worker:
         self._fenced_at = 0.0
         self._done: dict[int, TaskRun] = {}
         self._placed = False
-        self._outside = "starting"
+        self._outside = Unready("waiting", "starting")
         self.ledger = Ledger()
         """Attempts that are over and were not the last of their task here."""
 
@@ -96,13 +96,14 @@ class Worker:
         return self._household.instruments
 
     @property
-    def unready(self) -> list[str]:
+    def unready(self) -> list[Unready]:
         """Why not all is well; empty when every task that is ours is restored and connected."""
         if self._stopping.is_set():
-            return ["stopping"]
+            return [Unready("stopping", "stopping")]
         if not self._placed:
             return [self._outside]
-        return [f"task {number}: {owned.unready}" for number, owned in self.owned.items() if owned.unready]
+        found = [(number, owned.unready) for number, owned in self.owned.items()]
+        return [Unready(one.condition, f"task {number}: {one.reason}") for number, one in found if one is not None]
 
     def stop(self) -> None:
         """Let every task finish what it has read, then leave the group."""
@@ -136,9 +137,9 @@ class Worker:
             try:
                 count = await self._share.join()
             except AwayError as error:
-                self._outside = f"away: {error}"
+                self._outside = Unready("away", f"away: {error}")
                 raise
-            self._outside = "waiting for a share of the tasks"
+            self._outside = Unready("waiting", "waiting for a share of the tasks")
 
         joining = asyncio.create_task(enduring(join, self._stopping))
         stopping = asyncio.create_task(self._stopping.wait())

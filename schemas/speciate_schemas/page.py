@@ -4,7 +4,7 @@ A universe is a set of categories: that of a task, or with `run.universe = "stre
 requests about categories name it by the parameters `task` and `stream`.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -23,6 +23,8 @@ Shares = Annotated[
     dict[str, float], msgspec.Meta(description="Share of the last seconds spent `busy`, `idle` and `backpressured`.")
 ]
 
+Condition = Literal["running", "waiting", "restoring", "away", "stopping", "stopped"]
+
 
 class UniverseSummary(Strict, frozen=True):
     """One set of categories."""
@@ -40,7 +42,14 @@ class StateView(Strict, frozen=True):
     version: Annotated[str, msgspec.Meta(description="Of Speciate.")]
     title: Annotated[str, msgspec.Meta(description="What is run, for people.")]
     running: Annotated[bool, msgspec.Meta(description="False for a state that is only looked at.")]
-    controllable: Annotated[str, msgspec.Meta(description="Why nothing can be changed by hand; empty if it can.")]
+    condition: Annotated[
+        Condition,
+        msgspec.Meta(
+            description="`running` if all is well; `away` while a service is missed, `restoring` while a task takes up "
+            "what was left, `waiting` for anything else; `stopping` at the end; `stopped` if it is only looked at."
+        ),
+    ]
+    uncontrollable: Annotated[str, msgspec.Meta(description="Why nothing can be changed by hand; empty if it can.")]
     suggests: Annotated[bool, msgspec.Meta(description="Whether the density can tell what a merge is worth.")]
     unready: Annotated[list[str], msgspec.Meta(description="As /ready: empty when all is well.")]
     time: Annotated[float, msgspec.Meta(description="Now, in seconds since the Unix epoch.")]

@@ -5,6 +5,7 @@ That it does not depend on batches, stops or learning again is tested where the 
 
 from collections import Counter
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -218,25 +219,26 @@ def test_it_goes_on_with_other_options(options):
     assert [one.sequence for one in again.chronicle("").traces[0].exemplars] == expected
 
 
-def test_a_state_without_a_chronicle_begins_one():
+def without_chronicles(state):
+    """As a refold saves it: its records are numbered otherwise, so what there is to see begins anew."""
+    return msgspec.structs.replace(state, chronicles={})
+
+
+def test_a_state_that_was_learnt_anew_begins_a_chronicle():
     task = make_task()
     task.fold(as_records([(2, 0)] * 3))
-    state = task.state()
-    bare = TaskState(sequence=state.sequence, head=state.head, recent=state.recent)
-    again = restored(task, bare)
+    again = restored(task, without_chronicles(task.state()))
     assert list(again.chronicle("").traces) == [0, 1, 2]
     assert isinstance(again.fold(as_records([(2, 0)], 3))[0].answer, Assignment)
     assert again.chronicle("").traces[2].seen == 1
 
 
 @pytest.mark.parametrize("change", [MERGE, ForgetCategory(id="f", category=1)])
-def test_a_state_without_a_chronicle_can_be_undone(change):
+def test_what_was_changed_before_a_state_was_learnt_anew_can_be_undone(change):
     task = make_task()
     task.fold(as_records([(2, 0)] * 3))
     apply(task, change)
-    state = task.state()
-    bare = TaskState(sequence=state.sequence, head=state.head, recent=state.recent)
-    again = restored(task, bare)
+    again = restored(task, without_chronicles(task.state()))
     apply(again, UndoLast(id="u"))
     assert list(again.chronicle("").traces) == [0, 1, 2]
     [outcome] = again.fold(as_records([(1, 0)], again.sequence))

@@ -586,12 +586,8 @@ async def test_a_state_that_decides_is_not_gone_on_with_by_a_pipeline_that_does_
     assert outputs(folder) == before
 
 
-async def test_a_state_from_before_there_was_a_choice_of_universes_is_gone_on_with(folder, tree, expected, monkeypatch):
-    real = Resolved.fold
-    with monkeypatch.context() as patch:
-        older = property(lambda self: {**real.fget(self), "run": {"duplicate_window": 65_536}})
-        patch.setattr(Resolved, "fold", older)
-        assert await crash(tree, CALLS - 3, behind=True)
+async def test_a_state_of_another_universe_is_not_gone_on_with(folder, tree, expected):
+    assert await crash(tree, CALLS - 3, behind=True)
     for universe in ("stream", "shared"):
         changed = {**tree, "run": {**tree["run"], "universe": universe}}
         with pytest.raises(StateMismatchError, match=rf"run\.universe = 'partition', .* says '{universe}'"):

@@ -1,5 +1,6 @@
 """Snapshots: whole or passed over, newest first."""
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -29,6 +30,20 @@ def test_a_snapshot_comes_back_as_it_was(commit, state, config, plugins):
     assert (snapshot.manifest.config, snapshot.manifest.plugins) == (config, plugins)
     assert snapshot.manifest.state_bytes == len(encode(state))
     assert build(commit, state, config=config, plugins=plugins) == data, "equal states must give equal bytes"
+
+
+def test_each_stream_s_head_is_whole_and_one_for_all_has_no_name():
+    head = make_head().state()
+    streams = {name: msgspec.structs.replace(head, shared={}, categories=[]) for name in ("", "north")}
+    state = TaskState(sequence=3, head=head, recent=RECENT, streams=streams)
+    commit = Commit(sequence=3, source=(0, "in", 9), answers=(5,), dead_letters=(0,), tally=Tally())
+
+    def heads(**run):
+        return parse(build(commit, state, config={"run": run}, plugins={})).heads
+
+    assert head.shared
+    assert heads(universe="partition") == heads(universe="shared") == {None: head}
+    assert heads(universe="stream") == dict.fromkeys(streams, msgspec.structs.replace(head, categories=[]))
 
 
 def sample(sequence: int = 3) -> bytes:

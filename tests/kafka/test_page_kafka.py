@@ -59,7 +59,7 @@ def test_without_a_control_topic_nothing_can_be_changed_and_the_page_says_so(bro
         write_support(bench.folder)
         worker = bench.start(bench.make(DECIDE), "--page-address", "127.0.0.1:0")
         with httpx.Client(base_url=page_of(bench, worker), trust_env=False) as client:
-            assert "name the topic" in client.get("/api/state").json()["controllable"]
+            assert "name the topic" in client.get("/api/state").json()["uncontrollable"]
             bench.until(lambda: client.get("/ready").status_code == 200, "it is ready")
             control = {"type": "undo.v1", "id": "by-hand"}
             refused = client.post("/api/control", json={"control": control, "task": 0})

@@ -13,6 +13,11 @@ TWO_TASKS = msgspec.structs.replace(
 )
 REVERSING = "a\u202eb\u2069\u202ec"
 """A label that would write what follows it from right to left, and ends an isolation around it."""
+CONDITIONS = [
+    ("away", "away", "A service is away"),
+    ("restoring", "wait", "Restoring"),
+    ("waiting", "wait", "Not ready yet"),
+]
 UNSEEN = "\u200b\u2800\u3164"
 
 
@@ -171,6 +176,19 @@ def test_what_cannot_be_told_is_said_and_taken_back(stub, new_page, expect, trou
     page.wait_for_selector(".card")
     assert all("503" in one for one in troubles)
     troubles.clear()
+
+
+def test_how_it_is_follows_from_the_condition_and_not_from_the_words(stub, new_page, expect):
+    page = new_page()
+    page.goto(stub.url)
+    for condition, mark, words in CONDITIONS:
+        stub.state = msgspec.structs.replace(STATE, condition=condition, unready=["no away: , no restoring"])
+        expect(page.locator("#status-text")).to_have_text(words)
+        expect(page.locator("#status")).to_have_attribute("data-condition", mark)
+        expect(page.locator("#status-reason")).to_have_text("no away: , no restoring")
+    stub.state = STATE
+    expect(page.locator("#status-text")).to_have_text("Running and well")
+    expect(page.locator("#status-reason")).to_have_text("")
 
 
 def test_after_the_token_one_is_in_the_view(stub, new_page, expect, troubles):

@@ -84,7 +84,7 @@ def test_no_other_task_is_shown_instead_of_one_that_is_missing(stub, new_page, e
 
 
 def test_why_a_service_is_away_fits_on_a_phone(stub, new_page):
-    with_state(stub, unready=[AWAY])
+    with_state(stub, condition="away", unready=[AWAY])
     page = new_page(size=(390, 844))
     page.goto(stub.url)
     page.wait_for_selector("#status[data-condition=away]")
@@ -134,7 +134,7 @@ def test_an_end_that_was_announced_is_no_alarm(stub, new_page, expect, troubles)
     page = new_page()
     page.goto(stub.url)
     expect(page.locator("#status-text")).to_have_text("Running and well")
-    with_state(stub, unready=["stopping"])
+    with_state(stub, condition="stopping", unready=["stopping"])
     expect(page.locator("#status-text")).to_have_text("Stopping")
     page.route("**/api/**", lambda route: route.abort())
     stub.connection += 1

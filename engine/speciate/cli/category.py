@@ -138,7 +138,7 @@ def suggest(
     resolved = resolve(load(config, overrides), installed())
     _require_stream(resolved, stream)
     snapshot = asyncio.run(_newest(resolved, partition))
-    found = suggest(Head.from_state(_head_of(resolved, snapshot, stream)), most, everything=everything)
+    found = suggest(Head.from_state(_head_of(snapshot, stream)), most, everything=everything)
     if as_json:
         told = [one._asdict() for one in found]
         print_json({"snapshot_sequence": snapshot.commit.sequence, "suggestions": told})
@@ -167,21 +167,19 @@ async def _newest(resolved: "Resolved", partition: int | None) -> "Snapshot":
     return view.snapshot
 
 
-def _head_of(resolved: "Resolved", snapshot: "Snapshot", stream: str | None) -> "HeadState":
+def _head_of(snapshot: "Snapshot", stream: str | None) -> "HeadState":
     """The state of the head that is meant."""
-    import msgspec
-
     from speciate.errors import ConfigError
 
-    state = snapshot.state
-    if resolved.config.run.universe != "stream":
-        return state.head
-    if stream not in state.streams:
-        known = ", ".join(map(repr, state.streams)) or "none"
+    heads = snapshot.heads
+    if None in heads:
+        return heads[None]
+    if stream not in heads:
+        known = ", ".join(map(repr, heads)) or "none"
         raise ConfigError(
             f"--stream {stream!r} has no categories in the newest snapshot: streams that have are {known}"
         )
-    return msgspec.structs.replace(state.streams[stream], shared=state.head.shared)
+    return heads[stream]
 
 
 def _send(

@@ -175,10 +175,8 @@ def _told_head(snapshot: "Snapshot") -> Found:
 
 def _categories(snapshot: "Snapshot") -> Iterator[Found]:
     """All of them; where each stream has its own, with the stream's name."""
-    state = snapshot.state
-    per_stream = snapshot.manifest.config.get("run", {}).get("universe") == "stream"
-    heads = [({"stream": name}, head) for name, head in state.streams.items()] if per_stream else [({}, state.head)]
-    for named, head in heads:
+    for name, head in snapshot.heads.items():
+        named = {} if name is None else {"stream": name}
         for one in head.categories:
             yield {**named, "id": one.id, "label": one.label, "known": one.known, "count": one.count}
 

@@ -35,13 +35,20 @@ MOST_PARTITIONS = 1024
 def command(*, state: Path, overrides: tuple[str, ...], page_address: str) -> None:
     """Show the page of a pipeline that does not run.
 
-    STATE is the TOML file of the pipeline, or the folder that it keeps its state in. The newest whole snapshot is read
-    once; nothing is changed, and nothing can be from the page. Ctrl-C ends it.
+    STATE is the TOML file of the pipeline, or the folder that it keeps its state in, of which the partitions 0 to 1023
+    are shown. The newest whole snapshot is read once; nothing is changed, and nothing can be from the page. Ctrl-C
+    ends it.
     """
+    from speciate.errors import ConfigError
     from speciate.logs import configure
 
     configure()
     if state.is_dir():
+        if overrides:
+            raise ConfigError(
+                f"-s {overrides[0]}: {state} is a folder, and its state is shown as it was saved; leave -s out, or "
+                "name the pipeline's TOML file"
+            )
         tasks, title = _from_folder(state), str(state)
     else:
         tasks, title = asyncio.run(_from_config(state, overrides)), state.stem
@@ -95,6 +102,11 @@ def _from_folder(path: Path) -> "list[StoppedTask]":
     found = [task for seat in seats if (task := _saved(chosen, seat)) is not None]
     if not found:
         raise StateMismatchError(f"{path} holds no state: name the folder of a [store], or the pipeline's TOML file")
+    click.echo(
+        f"speciate: {len(found)} of the partitions 0 to {MOST_PARTITIONS - 1} have a state in {path}; for any above "
+        "them, name the pipeline's TOML file",
+        err=True,
+    )
     return found
 
 

@@ -61,9 +61,11 @@ def listen(address: str, token: str | None) -> Place:
     try:
         family, _, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         place = Place(socket.create_server(where[:2], family=family, backlog=BACKLOG), host)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        # A name that cannot be written as one of the DNS, such as one with an empty part, is a UnicodeError.
+        reason = error.strerror if isinstance(error, OSError) else None
         raise ConfigError(
-            f"--page-address {address}: {error.strerror or error}; choose another, or port 0 for any that is free"
+            f"--page-address {address}: {reason or error}; choose another, or port 0 for any that is free"
         ) from error
     if token is None and not place.is_loopback:
         place.listening.close()

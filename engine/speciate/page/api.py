@@ -20,10 +20,10 @@ from speciate.page.feed import Feed
 from speciate.page.keeping import Keeping
 from speciate.page.listing import Listing, copy_rows, listing_of
 from speciate.page.parameters import body, number, plain
-from speciate.page.pictures import Pictures, Thumbnail, finished
 from speciate.page.refusals import RefusedError
 from speciate.page.subject import Subject, Where, no_category
 from speciate.page.suggestions import Suggester
+from speciate.page.thumbnails import Thumbnail, Thumbnails, finished
 from speciate.page.timelines import copy_timeline, timeline_view
 from speciate.pipeline import Inside
 from speciate_schemas import Control, ForgetCategory, MergeCategories, RenameCategory
@@ -43,7 +43,7 @@ class Api:
     def __init__(self, subject: Subject, feed: Feed) -> None:
         self._subject = subject
         self._feed = feed
-        self._pictures = Pictures()
+        self._thumbnails = Thumbnails()
         self._suggester = Suggester(subject)
         self._listings: Keeping[Listing] = Keeping(FRESH_SECONDS, 8)
         self._answers: Keeping[bytes] = Keeping(FRESH_SECONDS, 32)
@@ -70,7 +70,7 @@ class Api:
 
     async def timeline(self, request: Request) -> Response:
         """The stream so far in equal parts."""
-        where = _where(parameters.parameters(request, parameters.Where))
+        where = _where(parameters.parameters(request, parameters.Asked))
 
         async def make() -> bytes:
             state, sequence = await self._subject.look(where, copy_timeline)
@@ -93,7 +93,7 @@ class Api:
             await finished(one for traced in traces.values() for one in traced.exemplars)
 
             def page() -> CategoryPage:
-                cards = [card(where, row, traces[row.id], self._pictures) for row in rows if row.id in traces]
+                cards = [card(where, row, traces[row.id], self._thumbnails) for row in rows if row.id in traces]
                 return CategoryPage(
                     total=len(listing.rows), matching=len(matching), offset=wanted.offset, categories=cards
                 )
@@ -104,11 +104,11 @@ class Api:
 
     async def category(self, request: Request) -> Response:
         """One category."""
-        where = _where(parameters.parameters(request, parameters.Where))
+        where = _where(parameters.parameters(request, parameters.Asked))
         wanted = number(request, "category")
 
         async def make() -> bytes:
-            view = await category_view(self._subject, where, wanted, await self._listing(where), self._pictures)
+            view = await category_view(self._subject, where, wanted, await self._listing(where), self._thumbnails)
             return await self._encoded(lambda: view)
 
         return _answer(await self._answers.get((wanted, self._now(where)), make))
@@ -119,7 +119,7 @@ class Api:
         where, category, sequence = _where(given), number(request, "category"), number(request, "sequence")
         if category not in (await self._listing(where)).rows:
             raise no_category(category)
-        found = self._pictures.find(where, category, sequence)
+        found = self._thumbnails.find(where, category, sequence)
         if found is None or given.v != found.version:
             found = await self._look_for(where, category, sequence)
         # Its address is its own as long as that names the version: the browser need not ask again.
@@ -128,7 +128,7 @@ class Api:
 
     async def suggestions(self, request: Request) -> Response:
         """Merges that the events speak for."""
-        where = _where(parameters.parameters(request, parameters.Where))
+        where = _where(parameters.parameters(request, parameters.Asked))
         if not await self._subject.look(where, _suggests):
             return _json(Suggestions(suggestions=[], examined=0))
         return _json(await self._suggester.suggest(where, await self._listing(where)))
@@ -138,8 +138,8 @@ class Api:
         sent = await body(request, ControlRequest)
         async with patience(CHECK_SECONDS, "come to it, and nothing was sent: try again"):
             state = await self._feed.state()
-            if state.controllable:
-                raise RefusedError(409, "uncontrollable", state.controllable)
+            if state.uncontrollable:
+                raise RefusedError(409, "uncontrollable", state.uncontrollable)
             await self._check(sent.task, sent.control)
         try:
             place = await self._subject.send(sent.task, sent.control)
@@ -187,7 +187,7 @@ class Api:
 
         one: Kept | None = await self._subject.look(where, exemplar)
         await finished([] if one is None else [one])
-        found = None if one is None else self._pictures.keep(where, category, one)
+        found = None if one is None else self._thumbnails.keep(where, category, one)
         if found is None:
             raise RefusedError(404, "unknown", f"category {category} has no picture of record {sequence}")
         return found
@@ -197,7 +197,7 @@ class Api:
         return where, self._subject.audience.controls
 
 
-def _where(given: parameters.Where) -> Where:
+def _where(given: parameters.Asked) -> Where:
     return Where(given.task, given.stream)
 
 

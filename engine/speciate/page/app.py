@@ -14,7 +14,7 @@ from speciate.page.assets import INDEX, load_assets
 from speciate.page.feed import Feed
 from speciate.page.overview import Overview
 from speciate.page.parameters import body, plain
-from speciate.page.refusals import Reason, Refusals, RefusedError
+from speciate.page.refusals import Refusals, RefusedError
 from speciate.page.sessions import Sessions
 from speciate.page.subject import Subject
 from speciate_schemas.page import SessionRequest
@@ -107,5 +107,5 @@ class Page:
         return await self._refused(request, RefusedError(503, "failed", str(error)))
 
     async def _stuck(self, request: Request, error: Exception) -> Response:
-        reason: Reason = "unready" if isinstance(error, UnreadyError) else "stuck"
-        return await self._refused(request, RefusedError(503, reason, str(error)))
+        refused = RefusedError(503, "unready" if isinstance(error, UnreadyError) else "stuck", str(error))
+        return await self._refused(request, refused)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from speciate.exemplars import Kept
 from speciate.page.listing import Row
-from speciate.page.pictures import Pictures
 from speciate.page.subject import Where
+from speciate.page.thumbnails import Thumbnails
 from speciate.page.timelines import parts_so_far
 from speciate.pipeline import Inside
 from speciate_schemas.page import CategoryCard
@@ -39,7 +39,7 @@ def copy_traces(inside: Inside, numbers: Sequence[int], most: int = EXEMPLARS) -
     }
 
 
-def card(where: Where, row: Row, traced: Traced, pictures: Pictures) -> CategoryCard:
+def card(where: Where, row: Row, traced: Traced, thumbnails: Thumbnails) -> CategoryCard:
     """The card of a category."""
     spread = traced.spread
     return CategoryCard(
@@ -54,5 +54,5 @@ def card(where: Where, row: Row, traced: Traced, pictures: Pictures) -> Category
         last_time=row.last_time,
         spread=spread if spread is not None and math.isfinite(spread) else None,
         activity=[traced.activity.get(part, 0) for part in range(traced.parts)],
-        exemplars=[pictures.view(where, row.id, one) for one in traced.exemplars[:EXEMPLARS]],
+        exemplars=[thumbnails.view(where, row.id, one) for one in traced.exemplars[:EXEMPLARS]],
     )

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from speciate.exemplars import Kept
 from speciate.page.cards import Traced, card, copy_traces
 from speciate.page.listing import Listing
-from speciate.page.pictures import Pictures, finished
 from speciate.page.plane import Plane, plane_of
 from speciate.page.subject import Subject, Where, no_category
 from speciate.page.suggestions import views
+from speciate.page.thumbnails import Thumbnails, finished
 from speciate.pipeline import Inside
 from speciate.stages import Extent
 from speciate.suggesting import ranked
@@ -49,7 +49,7 @@ class _Around(NamedTuple):
 
 
 async def category_view(
-    subject: Subject, where: Where, number: int, listing: Listing, pictures: Pictures
+    subject: Subject, where: Where, number: int, listing: Listing, thumbnails: Thumbnails
 ) -> CategoryView:
     """All about a category; raises `UnknownCategoryError` if there is none of this number."""
     row = listing.rows.get(number)
@@ -64,9 +64,9 @@ async def category_view(
 
     def view() -> CategoryView:
         return CategoryView(
-            card=card(where, row, left.traced, pictures),
+            card=card(where, row, left.traced, thumbnails),
             width=left.traced.width,
-            members=[] if plane is None else _members(exemplars, plane, partial(pictures.view, where, number)),
+            members=[] if plane is None else _members(exemplars, plane, partial(thumbnails.view, where, number)),
             explained=[] if plane is None else list(plane.explained),
             ellipse=plane and drawn and plane.ellipse(drawn.now),
             ellipse_before=plane and drawn and plane.ellipse(drawn.before),

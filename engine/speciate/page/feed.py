@@ -16,7 +16,7 @@ from speciate.page.overview import Overview
 from speciate.page.protocol import CONNECTION, BoundedProtocol
 from speciate.page.refusals import RefusedError
 from speciate.page.subject import Subject
-from speciate_schemas.page import StateView, Tidings, Told
+from speciate_schemas.page import Condition, StateView, Tidings, Told
 
 MOST_STREAMS = 128
 SECONDS = 1.0
@@ -67,7 +67,7 @@ class Feed:
     def _say_goodbye(self) -> None:
         self._ended = True
         if self._state is not None:
-            self._state = msgspec.structs.replace(self._state, unready=["stopping"], events_per_second=0.0)
+            self._state = _halted(self._state, "stopping", "stopping")
             self._push(self._state)
 
     async def state(self) -> StateView:
@@ -82,7 +82,7 @@ class Feed:
         except StuckError as error:
             state = self._state
             if state is not None:
-                state = msgspec.structs.replace(state, unready=[str(error)], events_per_second=0.0)
+                state = _halted(state, "waiting", str(error))
         if not self._ended:
             self._state = state
             self._push(state)
@@ -141,6 +141,11 @@ class _Stream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._feed.listen(scope, receive, send)
+
+
+def _halted(state: StateView, condition: Condition, reason: str) -> StateView:
+    """The last that is known, but that it does not go on."""
+    return msgspec.structs.replace(state, condition=condition, unready=[reason], events_per_second=0.0)
 
 
 def _message(state: StateView, news: News) -> bytes:

@@ -18,13 +18,16 @@ from speciate.page.meter import Meter, Sample
 from speciate.page.subject import Where, no_set
 from speciate.pipeline import Inside, Pipeline
 from speciate.report import Status
+from speciate.running import Unready
 from speciate_schemas import Control, Tally
-from speciate_schemas.page import StateView
+from speciate_schemas.page import Condition, StateView
 
 T = TypeVar("T")
 
 READY_SECONDS = 0.1
 """Whether it is ready is told anew after so long: whoever sends work here must hear soon that it ends."""
+
+WORST_FIRST: tuple[Condition, ...] = ("stopping", "away", "restoring", "waiting")
 
 
 class _Reading(NamedTuple):
@@ -53,7 +56,7 @@ class Live:
         self.audience = pipeline.audience = Audience()
         self.instruments = pipeline.instruments()
         self._metrics = Question(loop, pipeline.instruments, expose)
-        self._unready = Question(loop, pipeline.unready, list[str], fresh=READY_SECONDS)
+        self._unready = Question(loop, pipeline.unready, list[Unready], fresh=READY_SECONDS)
         self._turn = Question(loop, lambda: None, bool)
         self._universes = Question(loop, pipeline.universes, _places)
         self._state = Question(loop, self._read, self._view)
@@ -64,7 +67,7 @@ class Live:
 
     async def unready(self) -> list[str]:
         """See `Subject`."""
-        return await self._unready.ask()
+        return [one.reason for one in await self._unready.ask()]
 
     async def turn(self) -> None:
         """See `Subject`."""
@@ -72,7 +75,8 @@ class Live:
 
     async def state(self) -> StateView:
         """See `Subject`."""
-        return msgspec.structs.replace(await self._state.ask(), unready=await self._unready.ask())
+        state, found = await self._state.ask(), await self._unready.ask()
+        return msgspec.structs.replace(state, condition=_condition(found), unready=[one.reason for one in found])
 
     async def universes(self) -> list[Where]:
         """See `Subject`."""
@@ -109,7 +113,7 @@ class Live:
         there = await self._universes.ask()
         if where.stream is not None and there.shared:
             raise no_set(where)
-        if where.task not in there.tasks and (reasons := await self._unready.ask()):
+        if where.task not in there.tasks and (reasons := await self.unready()):
             raise UnreadyError(f"task {where.task} has no categories yet ({'; '.join(reasons)}): try again")
 
     async def _there(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -129,7 +133,8 @@ class Live:
             version=self._version,
             title=self._title,
             running=True,
-            controllable=read.uncontrollable,
+            condition="running",
+            uncontrollable=read.uncontrollable,
             suggests=False,
             unready=[],
             time=time.time(),
@@ -149,6 +154,12 @@ class Live:
             stages=rates.stages,
             universes=[],
         )
+
+
+def _condition(found: list[Unready]) -> Condition:
+    """One word for all tasks: that of the one which waits for most."""
+    there = {one.condition for one in found}
+    return next((one for one in WORST_FIRST if one in there), "running")
 
 
 def _places(found: list[tuple[int, str | None]]) -> _Places:

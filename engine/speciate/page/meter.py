@@ -6,11 +6,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from speciate.buckets import quantile
 from speciate.instruments import Histogram, Instruments, Value
 from speciate.metrics import METRICS
 from speciate.timing import STATES
 
 WINDOW_SECONDS = 5.0
+LATENCY_EDGES = (0.0, *METRICS["speciate_latency_seconds"].buckets)
 
 Counts = npt.NDArray[np.int64]
 
@@ -29,7 +31,7 @@ class Sample(NamedTuple):
     def of(cls, time: float, answered: int, instruments: Instruments) -> "Sample":
         """What the instruments say, of all tasks together."""
         stages: dict[str, dict[str, float]] = {}
-        latencies = np.zeros(len(METRICS["speciate_latency_seconds"].buckets) + 1, dtype=np.int64)
+        latencies = np.zeros(len(LATENCY_EDGES), dtype=np.int64)
         for metric, labels, one in instruments.readings():
             if metric.name == "speciate_stage_seconds_total" and isinstance(one, Value):
                 _, stage, state = labels
@@ -69,8 +71,8 @@ class Meter:
         return Rates(
             events_per_second=(now.answered - then.answered) / passed if passed > 0.0 else 0.0,
             stages=_shares(then.stages, now.stages),
-            latency_p50=_quantile(latencies, 0.5),
-            latency_p99=_quantile(latencies, 0.99),
+            latency_p50=quantile(latencies, LATENCY_EDGES, 0.5),
+            latency_p99=quantile(latencies, LATENCY_EDGES, 0.99),
         )
 
 
@@ -83,17 +85,3 @@ def _shares(then: dict[str, dict[str, float]], now: dict[str, dict[str, float]])
         if total:
             found[stage] = {state: seconds / total for state, seconds in passed.items()}
     return found
-
-
-def _quantile(counts: Counts, fraction: float) -> float | None:
-    """The latency that a share of the events did not exceed; within a bucket they lie evenly."""
-    total = int(counts.sum())
-    if not total:
-        return None
-    ends = [0.0, *METRICS["speciate_latency_seconds"].buckets]
-    below = np.cumsum(counts)
-    bucket = int(np.searchsorted(below, fraction * total))
-    if bucket >= len(ends) - 1:
-        return ends[-1]
-    inside = (fraction * total - (below[bucket] - counts[bucket])) / counts[bucket]
-    return float(ends[bucket] + (ends[bucket + 1] - ends[bucket]) * inside)

@@ -2,12 +2,13 @@
 
 import functools
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Literal, TypeVar, get_type_hints
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from speciate.config import readable
 from speciate.page.refusals import RefusedError
 from speciate_schemas import Strict
 from speciate_schemas.codec import decode
@@ -20,14 +21,14 @@ _LARGEST = 10**15
 StrictT = TypeVar("StrictT", bound=Strict)
 
 
-class Where(Strict, frozen=True):
-    """Which set of categories is meant."""
+class Asked(Strict, frozen=True):
+    """Which set of categories is asked for."""
 
     task: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)] = 0
     stream: Annotated[str, msgspec.Meta(max_length=512)] | None = None
 
 
-class Search(Where, frozen=True):
+class Search(Asked, frozen=True):
     """Which categories are wanted, and in which order."""
 
     search: Annotated[str, msgspec.Meta(max_length=512)] = ""
@@ -38,7 +39,7 @@ class Search(Where, frozen=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = 60
 
 
-class Picture(Where, frozen=True):
+class Picture(Asked, frozen=True):
     """A picture; `v` tells pictures apart that had the same address."""
 
     v: Annotated[str, msgspec.Meta(max_length=64)] = ""
@@ -58,7 +59,7 @@ def parameters(request: Request, kind: type[StrictT]) -> StrictT:
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        raise RefusedError(400, "invalid", f"the parameters are wrong: {_readable(error)}") from error
+        raise _invalid("parameters are", error) from error
 
 
 def number(request: Request, name: str) -> int:
@@ -90,7 +91,7 @@ async def body(request: Request, kind: type[StrictT]) -> StrictT:
     try:
         found: StrictT = decode(data, kind, "json")
     except msgspec.DecodeError as error:
-        raise RefusedError(400, "invalid", f"the body is wrong: {_readable(error)}") from error
+        raise _invalid("body is", error) from error
     return found
 
 
@@ -104,5 +105,5 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= len(str(_LARGEST))
 
 
-def _readable(error: Any) -> str:
-    return str(error).replace("`$.", "`").replace(" - at `$`", "")[:500]
+def _invalid(what: str, error: msgspec.DecodeError) -> RefusedError:
+    return RefusedError(400, "invalid", f"the {what} wrong: {readable(error)[:500]}")

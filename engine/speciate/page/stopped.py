@@ -19,7 +19,7 @@ from speciate.instruments import Instruments
 from speciate.page.subject import Where, no_set
 from speciate.pipeline import Inside
 from speciate.snapshot import Snapshot
-from speciate_schemas import AlbumOptions, Control, HeadState, Tally, TaskState
+from speciate_schemas import AlbumOptions, Control, Tally
 from speciate_schemas.page import StateView
 
 T = TypeVar("T")
@@ -40,15 +40,6 @@ class StoppedTask(NamedTuple):
     """About how many records come after it; None if nobody can tell."""
 
     @property
-    def heads(self) -> dict[str | None, HeadState]:
-        """The heads by stream; without a name where all streams share one."""
-        state: TaskState = self.snapshot.state
-        if self.snapshot.manifest.config.get("run", {}).get("universe") != "stream":
-            return {None: state.head}
-        shared = state.head.shared
-        return {name: msgspec.structs.replace(one, shared=shared) for name, one in state.streams.items()}
-
-    @property
     def tally(self) -> Tally:
         """What became of its inputs."""
         return self.snapshot.commit.tally
@@ -59,7 +50,7 @@ class Stopped:
 
     def __init__(self, title: str, tasks: Sequence[StoppedTask]) -> None:
         self._tasks = {task.number: task for task in tasks}
-        self._heads = {Where(task.number, name): head for task in tasks for name, head in task.heads.items()}
+        self._heads = {Where(task.number, name): head for task in tasks for name, head in task.snapshot.heads.items()}
         self._ready: OrderedDict[Where, Inside] = OrderedDict()
         self._turn = threading.Lock()
         self._view = _view(title, tasks)
@@ -125,7 +116,7 @@ class Stopped:
 
 def _view(title: str, tasks: Sequence[StoppedTask]) -> StateView:
     behind = [task.behind for task in tasks if task.behind is not None]
-    heads = [head for task in tasks for head in task.heads.values()]
+    heads = [head for task in tasks for head in task.snapshot.heads.values()]
     counted = {
         name: sum(getattr(task.tally, name) for task in tasks)
         for name in ("assigned", "births", "rejected", "controls", "dropped")
@@ -134,7 +125,8 @@ def _view(title: str, tasks: Sequence[StoppedTask]) -> StateView:
         version=version("speciate"),
         title=title,
         running=False,
-        controllable=READ_ONLY,
+        condition="stopped",
+        uncontrollable=READ_ONLY,
         suggests=False,
         unready=[],
         time=0.0,

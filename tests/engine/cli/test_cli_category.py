@@ -204,6 +204,8 @@ def test_each_stream_has_suggestions_of_its_own(tmp_path):
     assert "name it with --stream" in refusal(2, "category", "suggest", config, *own)
     said = refusal(2, "category", "suggest", config, *own, "--stream", "elsewhere")
     assert "--stream 'elsewhere' has no categories in the newest snapshot: streams that have are 'crash'" in said
+    # The snapshot knows whose its categories are, whatever the configuration says by now.
+    assert "streams that have are 'crash'" in refusal(2, "category", "suggest", config, *SPLITTING)
 
 
 def test_what_cannot_be_suggested_is_told(split, tmp_path):

@@ -22,8 +22,8 @@ def done(tmp_path_factory):
     return folder, config
 
 
-def asked(state, folder, *paths):
-    """What the page says, and how it ends."""
+def asked(state, folder, *paths, lines=1):
+    """What the page says, and how it ends: with so many lines on standard error."""
     told = folder / "stderr"
     with (
         told.open("wb") as stderr,
@@ -33,7 +33,7 @@ def asked(state, folder, *paths):
         answers = [httpx.get(f"{url}{path}", trust_env=False).raise_for_status().content for path in paths]
         page.terminate()
         assert page.wait(timeout=60) == 0
-    assert told.read_text().count("\n") == 1
+    assert told.read_text().count("\n") == lines
     return answers
 
 
@@ -55,8 +55,21 @@ def test_the_states_of_several_partitions_are_several_tasks(done, tmp_path):
     folder, _ = done
     for number in (0, 3):
         shutil.copytree(folder / "out" / "state", tmp_path / "states" / f"partition-{number}")
-    (state,) = asked(tmp_path / "states", tmp_path, "/api/state")
+    (state,) = asked(tmp_path / "states", tmp_path, "/api/state", lines=2)
     assert [one.task for one in msgspec.json.decode(state, type=StateView).universes] == [0, 3]
+    # A store cannot be asked which partitions it has, so it is told which were tried.
+    first = (tmp_path / "stderr").read_text().splitlines()[0]
+    assert first.startswith("speciate: 2 of the partitions 0 to 1023 have a state in ")
+    assert first.endswith("for any above them, name the pipeline's TOML file")
+
+
+def test_a_state_folder_is_shown_as_it_was_saved(speciate, done):
+    folder, _ = done
+    overrides = ("-s", "policy.alpha=0.1", "-s", "run.batch_events=3")
+    refused = speciate("page", folder / "out" / "state", *overrides, "--page-address", "nowhere")
+    assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+    assert "-s policy.alpha=0.1: " in refused.stderr
+    assert "leave -s out, or name the pipeline's TOML file" in refused.stderr
 
 
 @pytest.mark.parametrize(

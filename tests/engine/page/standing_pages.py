@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 
 from speciate.instruments import Instruments
+from speciate.running import Unready
 
 TOKEN = "correct-horse-battery-staple"
 
@@ -13,7 +14,7 @@ class Standing:
 
     def __init__(self) -> None:
         self.counted = Instruments()
-        self.reasons: list[str] = []
+        self.reasons: list[Unready] = []
 
     def instruments(self):
         return self.counted

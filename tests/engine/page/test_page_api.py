@@ -60,9 +60,10 @@ def test_a_state_is_shown_as_it_was_when_it_ran(kept, kind):
 def test_the_state_says_how_it_is(kept):
     said, page = kept
     live, stopped = said[StateView], told(page, "/api/state", StateView)
-    assert (live.running, live.controllable, live.unready) == (True, "", [])
+    assert (live.running, live.uncontrollable, live.unready) == (True, "", [])
     assert (stopped.running, stopped.lag, stopped.stages) == (False, None, {})
-    assert "--page" in stopped.controllable
+    assert (live.condition, stopped.condition) == ("running", "stopped")
+    assert "--page" in stopped.uncontrollable
     assert list(live.stages) == ["source", "head", "sink"]
     for shares in live.stages.values():
         assert sum(shares.values()) == pytest.approx(1.0)

@@ -3,16 +3,13 @@
 import asyncio
 import logging
 import re
-import socket
 from typing import get_args
 
-import httpx
 import pytest
 from standing_pages import TOKEN, raw
 
-from speciate.errors import ConfigError, PluginError
 from speciate.metrics import LABELS
-from speciate.page import protocol, serving
+from speciate.page import protocol
 from speciate.page.pace import Pace
 from speciate.page.refusals import Reason, Refusals
 
@@ -50,15 +47,6 @@ async def test_a_foreign_host_is_refused(page, standing, host):
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:8600", "[::1]:8600"])
 async def test_this_machine_s_own_names_are_taken(page, host):
     assert (await page.get("/live", headers={"Host": host})).status_code == 200
-
-
-async def test_where_all_addresses_are_listened_at_any_address_is_taken_and_no_name(standing):
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with serving(standing, "0.0.0.0:0", TOKEN) as url:
-        port = url.rpartition(":")[2]
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, headers=headers) as client:
-            assert (await client.get("/live", headers={"Host": "10.1.2.3:8600"})).status_code == 200
-            assert (await client.get("/live", headers={"Host": "evil.example"})).status_code == 421
 
 
 # ---- how
@@ -253,55 +241,3 @@ async def test_a_refusal_is_told_once_a_kind(page, standing, caplog):
     told = [record.reason for record in caplog.records]
     assert sorted(told) == ["host", "method"]
     assert (standing.refused("host"), standing.refused("method")) == (20, 20)
-
-
-# ---- where
-
-
-@pytest.mark.parametrize(
-    ("address", "token", "told"),
-    [
-        ("nowhere", None, "must be HOST:PORT"),
-        ("127.0.0.1:", None, "must be HOST:PORT"),
-        (":8600", None, "must be HOST:PORT"),
-        ("127.0.0.1:65536", None, "must be HOST:PORT"),
-        ("127.0.0.1:-1", None, "must be HOST:PORT"),
-        ("192.0.2.1:8600", TOKEN, "--page-address 192.0.2.1:8600: "),
-        ("0.0.0.0:0", None, "set SPECIATE_PAGE_TOKEN"),
-        ("[::]:0", None, "set SPECIATE_PAGE_TOKEN"),
-        ("0.0.0.0:0", "", "SPECIATE_PAGE_TOKEN is empty"),
-        ("0.0.0.0:0", "a-short-secret1", "has 15 characters and needs 16 or more"),
-        ("127.0.0.1:0", "two words", "no header can carry"),
-    ],
-)
-async def test_an_address_that_cannot_or_must_not_be_is_one_clear_line(standing, address, token, told):
-    with pytest.raises(ConfigError, match=r"\A[^\n]*\Z") as error:
-        async with serving(standing, address, token):
-            pass
-    assert told in str(error.value)
-
-
-async def test_an_address_in_use_is_told(standing):
-    async with serving(standing, "127.0.0.1:0") as url:
-        with pytest.raises(ConfigError, match="already in use"):
-            async with serving(standing, url.removeprefix("http://")):
-                pass
-
-
-async def test_an_address_is_free_again_at_once(standing):
-    async with serving(standing, "127.0.0.1:0") as url:
-        holding = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))
-    async with serving(standing, url.removeprefix("http://")) as again:
-        assert again == url
-    holding.close()
-
-
-async def test_a_missing_extra_is_one_clear_line(standing, monkeypatch):
-    import sys
-
-    for name in [name for name in sys.modules if name.startswith("speciate.page.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    with pytest.raises(PluginError, match=r"^the page needs uvicorn: pip install 'speciate\[page\]'$"):
-        async with serving(standing, "127.0.0.1:0"):
-            pass

@@ -13,6 +13,7 @@ from worlds import make_pipeline, make_tree, stream
 from speciate import endurance
 from speciate.page import asking, live, serving
 from speciate.readings import refresh
+from speciate.running import Unready
 
 READY_SECONDS = live.READY_SECONDS
 
@@ -40,6 +41,13 @@ async def told(client, code, text):
             if (answer.status_code, text in answer.text) == (code, True):
                 return
             await asyncio.sleep(0.005)
+
+
+async def shown(client, condition):
+    """Wait until the page has this word for it."""
+    async with asyncio.timeout(20):
+        while (await client.get("/api/state")).json()["condition"] != condition:  # noqa: ASYNC110  # another's
+            await asyncio.sleep(0.05)
 
 
 class Waiting:
@@ -71,9 +79,11 @@ async def test_ready_is_false_until_all_that_was_answered_is_folded_again(tmp_pa
     pipeline.stages.source = source = Waiting(pipeline.stages.source)
     async with asked(pipeline) as client:
         await told(client, 503, "starting")
+        await shown(client, "waiting")
         assert (await client.get("/live")).status_code == 200
         running = asyncio.create_task(pipeline.run())
         await told(client, 503, "task 0: opening and restoring")
+        await shown(client, "restoring")
         early = await client.get("/api/categories")
         assert (early.status_code, "opening and restoring" in early.json()["error"]) == (503, True)
         counted = pipeline.instruments()
@@ -81,11 +91,14 @@ async def test_ready_is_false_until_all_that_was_answered_is_folded_again(tmp_pa
         assert counted.value("speciate_page_refusals_total", "unknown").value == 0
         source.may_open.set()
         await told(client, 503, "task 0: restoring: 90 inputs to be folded again")
+        await shown(client, "restoring")
         source.may_read.set()
         await told(client, 200, "ready")
+        await shown(client, "running")
         assert (await client.get("/api/categories")).status_code == 200
         pipeline.stop()
         await told(client, 503, "stopping")
+        await shown(client, "stopping")
         assert (await running).status.answered == 0
 
 
@@ -103,6 +116,7 @@ async def test_ready_is_false_while_the_encoder_loads(tmp_path):
     async with asked(pipeline) as client:
         running = asyncio.create_task(pipeline.run())
         await told(client, 503, "task 0: loading the encoder")
+        await shown(client, "waiting")
         may_load.set()
         await told(client, 200, "ready")
         found = {one.name: one for one in text_string_to_metric_families((await client.get("/metrics")).text)}
@@ -147,6 +161,7 @@ async def test_ready_is_false_while_the_broker_is_away(tmp_path):
         away[1] = True
         cluster.partitions[1].events += cluster.partitions[1].events[:1]  # something to fail on
         await told(client, 503, "task 1: away: no answer to ")
+        await shown(client, "away")
         text = (await client.get("/metrics")).text
         assert 'speciate_task_away{task="0"} 0' in text
         assert 'speciate_task_away{task="1"} 1' in text
@@ -161,6 +176,22 @@ async def test_ready_is_false_while_the_broker_is_away(tmp_path):
         assert 'speciate_away_total{task="0"} 0' in text
         assert 'speciate_away_total{task="1"} 0' not in text
         await process.stop()
+
+
+@pytest.mark.parametrize(
+    ("conditions", "word"),
+    [
+        ([], "running"),
+        (["waiting", "restoring"], "restoring"),
+        (["restoring", "away", "waiting"], "away"),
+        (["stopping"], "stopping"),
+    ],
+)
+async def test_of_several_tasks_the_worst_off_has_the_word(standing, conditions, word):
+    standing.reasons = [Unready(condition, f"task {number}: so") for number, condition in enumerate(conditions)]
+    async with asked(standing) as client:
+        found = (await client.get("/api/state")).json()
+    assert (found["condition"], found["unready"]) == (word, [one.reason for one in standing.reasons])
 
 
 async def test_a_loop_that_does_not_turn_is_not_live(tmp_path, monkeypatch):

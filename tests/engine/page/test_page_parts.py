@@ -12,15 +12,15 @@ from worlds import leaping
 from speciate.audience import Audience
 from speciate.exemplars import Kept
 from speciate.instruments import Instruments
-from speciate.page import pictures, suggestions
+from speciate.page import suggestions, thumbnails
 from speciate.page.asking import StuckError
 from speciate.page.keeping import Keeping
 from speciate.page.listing import Listing, Row
 from speciate.page.meter import Meter, Sample
 from speciate.page.parameters import Search
-from speciate.page.pictures import Pictures, finished
 from speciate.page.subject import Where
 from speciate.page.suggestions import MOST_EXAMINED, Suggester, candidates
+from speciate.page.thumbnails import Thumbnails, finished
 
 # ---- rates
 
@@ -170,8 +170,8 @@ def test_of_many_categories_those_are_examined_that_events_came_to_last():
 
 
 def test_pictures_are_kept_up_to_so_many_bytes_and_tell_versions_apart(monkeypatch):
-    monkeypatch.setattr(pictures, "MOST_BYTES", 1000)
-    kept, where = Pictures(), Where(0, "a & b")
+    monkeypatch.setattr(thumbnails, "MOST_BYTES", 1000)
+    kept, where = Thumbnails(), Where(0, "a & b")
     views = [kept.view(where, 7, exemplar(number, bytes([number]) * 300)) for number in range(5)]
     assert [kept.find(where, 7, number) is not None for number in range(5)] == [False, False, True, True, True]
     assert len({view.thumbnail for view in views}) == 5

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from worlds import json_lines, stream
 
 from speciate.page import feed, pace, protocol
+from speciate.page.asking import StuckError
 from speciate.page.feed import Feed
 from speciate.page.overview import Overview
 from speciate.page.pace import Pace
@@ -86,7 +87,7 @@ def test_the_last_that_is_told_is_that_it_ends(tmp_path):
             live.loop.call_soon_threadsafe(live.pipeline.stop)
             with contextlib.suppress(httpx.RemoteProtocolError, httpx.ReadError):
                 found.extend(messages)
-        assert found[-1].state.unready == ["stopping"]
+        assert (found[-1].state.condition, found[-1].state.unready) == ("stopping", ["stopping"])
         assert found[-1].state.universes
 
 
@@ -171,6 +172,31 @@ async def test_a_feed_that_fails_again_after_it_went_says_so_again(caplog):
         await asyncio.sleep(0.02)
     telling.cancel()
     assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
+
+
+async def test_of_a_pipeline_that_is_not_come_to_the_last_state_is_told_and_that_it_waits(monkeypatch):
+    monkeypatch.setattr(feed, "SECONDS", 0.02)
+    stopped = Stopped("a test", [])
+    views = [msgspec.structs.replace(await stopped.state(), condition="running", events_per_second=9.0, answered=7)]
+
+    class Stuck:
+        async def state(self):
+            if not views:
+                raise StuckError("it does not turn")
+            return views.pop()
+
+    told = Feed(stopped, Stuck())
+    telling = asyncio.create_task(told.run())
+    async with asyncio.timeout(20):
+        while (state := await told.state()).condition == "running":  # noqa: ASYNC110  # nothing tells of it
+            await asyncio.sleep(0.02)
+    telling.cancel()
+    assert (state.condition, state.unready, state.events_per_second, state.answered) == (
+        "waiting",
+        ["it does not turn"],
+        0.0,
+        7,
+    )
 
 
 def test_listeners_outlast_the_deadline_of_a_request_and_any_crowd(tmp_path, monkeypatch):

@@ -67,7 +67,7 @@ function patience(shown) {
 /** Why nothing can be changed; empty if it can. */
 export function barred() {
   if (!live.state) return "not connected yet";
-  return live.state.controllable;
+  return live.state.uncontrollable;
 }
 
 /** Why nothing can be sent just now; empty if it can. */

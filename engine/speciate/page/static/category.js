@@ -60,7 +60,7 @@ class View {
       "Forget …",
     );
     this._badge = h("span", {});
-    this._barred = h("p", { class: "barred", id: "barred" });
+    this._barred = h("p", { class: "barred" });
     this._facts = h("dl", { class: "facts" });
     this._plane = new Plane();
     this._exemplars = h("ul", { class: "exemplars", id: "exemplars" });

@@ -165,25 +165,18 @@ export class Chart {
   }
 }
 
-/** A path through points; null is a gap. */
-export function path(points) {
-  let down = false;
-  let text = "";
-  for (const point of points) {
-    if (point) text += `${down ? "L" : "M"}${point[0].toFixed(1)} ${point[1].toFixed(1)}`;
-    down = Boolean(point);
-  }
-  return text;
-}
+/** A path through points. */
+export const path = (points) => points.map(([x, y], n) => `${n ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 
 /** A small line without axes; it says nothing to those who do not see, the figure beside it does. */
-export function spark(svg, values, most = Math.max(...values)) {
+export function spark(svg, values) {
   const [width, height] = [100, 24];
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.setAttribute("preserveAspectRatio", "none");
   if (values.length < 2) return fit(svg);
+  const most = Math.max(...values) || 1;
   const line = path(
-    values.map((value, n) => [(n / (values.length - 1)) * width, height - 1.5 - (value / (most || 1)) * (height - 3)]),
+    values.map((value, n) => [(n / (values.length - 1)) * width, height - 1.5 - (value / most) * (height - 3)]),
   );
   return fit(
     svg,

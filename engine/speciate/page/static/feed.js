@@ -33,7 +33,8 @@ export class Feed {
       "aria-label": "What has happened, newest first",
     });
     this._empty = h("p", { class: "empty", hidden: true });
-    this._chosen = new Set((context.parameters.get("feed") ?? "birth,control,rejection").split(","));
+    const given = context.parameters.get("feed")?.split(",");
+    this._chosen = new Set(Object.keys(KINDS).filter((kind) => given?.includes(kind) ?? true));
     this._filters = h(
       "div",
       { class: "filters", role: "group", "aria-label": "Show" },
@@ -78,7 +79,7 @@ export class Feed {
   _filter(kind) {
     const button = h(
       "button",
-      { type: "button", class: "chip", "data-feed": kind, "aria-pressed": String(this._chosen.has(kind)) },
+      { type: "button", class: "chip", "aria-pressed": String(this._chosen.has(kind)) },
       h("span", { "aria-hidden": "true" }, `${MARKS[kind]} `),
       KINDS[kind],
     );

@@ -112,7 +112,7 @@ export function lastSeen(card, sequence) {
 }
 
 /** A power of ten: "10²⁴", or the number itself where that is shorter. */
-export function odds(nats) {
+function odds(nats) {
   const power = Math.abs(nats) / Math.LN10;
   if (power < 4) return figures(Math.exp(Math.abs(nats)));
   return `10${[...String(Math.round(power))].map((digit) => SUPERSCRIPTS[Number(digit)]).join("")}`;

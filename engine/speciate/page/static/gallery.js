@@ -87,7 +87,7 @@ class Controls {
       input.checked = value === this.kind;
       return h("label", {}, input, h("span", {}, words));
     };
-    return h("fieldset", { class: "segments", id: "kind" }, h("legend", { class: "unseen" }, "Show"), KINDS.map(radio));
+    return h("fieldset", { class: "segments" }, h("legend", { class: "unseen" }, "Show"), KINDS.map(radio));
   }
 
   _sorts() {
@@ -103,7 +103,7 @@ class Controls {
 
 /** Open the view; what it gives back closes it. */
 export function openCategories(main, context) {
-  const count = h("p", { class: "quiet", id: "matching", role: "status" });
+  const count = h("p", { class: "quiet", role: "status" });
   const empty = h("p", { class: "empty", hidden: true });
   const blank = new Blank();
   const controls = new Controls(context, () => grid.restart());

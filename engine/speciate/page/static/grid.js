@@ -11,7 +11,7 @@ const REFRESH_SECONDS = 4;
 /** `from` is how far down one was before; `load(offset, limit, signal)` gives a CategoryPage; `make()` an object with `element` and `show(card)`. */
 export class Grid {
   constructor({ from, load, make, told }) {
-    this.element = h("ul", { class: "grid", id: "gallery" });
+    this.element = h("ul", { class: "grid" });
     this._from = from;
     this._load = load;
     this._make = make;

@@ -43,7 +43,7 @@ class Live extends EventTarget {
 
   /** Whether it is no wonder that there is no connection: the last word was that the run ends. */
   get ended() {
-    return this.link === "lost" && !this.why && this.state?.unready.join() === "stopping";
+    return this.link === "lost" && !this.why && this.state?.condition === "stopping";
   }
 
   /** Listen; returns what ends it. */
@@ -170,6 +170,12 @@ class Live extends EventTarget {
 
 export const live = new Live();
 
+const UNREADY = {
+  away: ["away", "A service is away"],
+  restoring: ["wait", "Restoring"],
+  waiting: ["wait", "Not ready yet"],
+};
+
 /** How the pipeline is: a word for the mark beside it, and words. */
 export function condition() {
   const { state, link } = live;
@@ -183,12 +189,8 @@ export function condition() {
     ];
   if (!state) return ["wait", "Connecting", ""];
   if (!state.running) return ["stopped", "Stopped", "this is the state it was left in"];
-  if (!state.unready.length) return ["well", "Running and well", ""];
-  const reason = state.unready.join("; ");
-  if (state.unready.some((one) => /(^|: )away: /.test(one)))
-    return ["away", "A service is away", reason.replace(/(^|: )away: /g, "$1")];
-  if (state.unready.some((one) => /restoring/.test(one)))
-    return ["wait", "Restoring", reason.replace(/restoring: /g, "")];
-  if (reason === "stopping") return ["stopped", "Stopping", "what was read is finished first"];
-  return ["wait", "Not ready yet", reason];
+  if (state.condition === "running") return ["well", "Running and well", ""];
+  if (state.condition === "stopping") return ["stopped", "Stopping", "what was read is finished first"];
+  const [mark, words] = UNREADY[state.condition];
+  return [mark, words, state.unready.join("; ")];
 }

@@ -21,7 +21,7 @@ function tile(id, title) {
   return {
     element,
     show(value, unit, words, past) {
-      fit(figure, h("span", { class: "value" }, value), unit && h("span", { class: "unit" }, unit));
+      fit(figure, value, unit && h("span", { class: "unit" }, unit));
       say(note, words);
       spark(
         line,
@@ -36,7 +36,7 @@ class Figures {
   constructor() {
     this._mark = h("span", { class: "mark", "aria-hidden": "true" });
     this._condition = h("span", { id: "condition" });
-    this._reason = h("span", { class: "quiet", id: "condition-reason" });
+    this._reason = h("span", { class: "quiet" });
     this._said = h("p", { class: "condition" }, this._mark, h("span", {}, this._condition, " ", this._reason));
     this._count = h("p", { class: "count", id: "figure-categories" });
     this._parts = h("p", { class: "parts" });
@@ -144,13 +144,7 @@ class Stages {
         this._list,
         names.length
           ? names.map((name) =>
-              h(
-                "li",
-                { "data-stage": name },
-                h("span", { class: "stage" }, name),
-                this._rows.get(name).bar,
-                this._rows.get(name).words,
-              ),
+              h("li", {}, h("span", { class: "stage" }, name), this._rows.get(name).bar, this._rows.get(name).words),
             )
           : h("li", { class: "empty" }, "No stage is at work."),
       );

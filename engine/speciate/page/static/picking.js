@@ -75,6 +75,7 @@ class Choices {
   }
 
   _offer(all, otherwise) {
+    say(this._wrong, "");
     fit(this._list, all.length ? all.map(radio) : h("p", { class: "empty" }, otherwise));
   }
 
@@ -88,7 +89,7 @@ class Choices {
       if (mine === this._latest) this._offer(others, "No other category is called that.");
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      say(this._wrong, error.message);
+      if (mine === this._latest) say(this._wrong, error.message);
     }
     return undefined;
   }

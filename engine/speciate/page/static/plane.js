@@ -111,7 +111,7 @@ export class Plane {
     this._axes = h("p", { class: "quiet small" });
     this._legend = h(
       "ul",
-      { class: "legend plane-legend" },
+      { class: "legend" },
       [
         ["ellipse", "where 9 of 10 next events are expected"],
         ["before", "what a new category begins with"],
@@ -122,7 +122,7 @@ export class Plane {
     this._empty = h("p", { class: "empty" });
     this._table = h(
       "details",
-      { id: "members-table" },
+      {},
       h("summary", {}, "The members as a table"),
       h(
         "div",

@@ -11,7 +11,7 @@ export class Naming {
     this._title = h("h1", { tabindex: "-1", id: "category-name" });
     this._number = h("span", { class: "number" });
     this._input = h("input", { id: "label", name: "label", required: true, maxlength: "512", autocomplete: "off" });
-    this._save = h("button", { type: "submit", class: "main", id: "rename-save" }, "Rename");
+    this._save = h("button", { type: "submit", class: "main" }, "Rename");
     this._form = h(
       "form",
       {
@@ -24,7 +24,7 @@ export class Naming {
       h("label", { for: "label" }, "Name"),
       this._input,
       this._save,
-      h("button", { type: "button", id: "rename-cancel", click: () => this._close() }, "Cancel"),
+      h("button", { type: "button", click: () => this._close() }, "Cancel"),
     );
     this.button = h(
       "button",

@@ -3,7 +3,7 @@
 const HALF_DECADES = [1, 2, 5];
 
 /** Round values between two others, about so many. */
-export function round(low, high, wanted) {
+function round(low, high, wanted) {
   const rough = (high - low) / Math.max(1, wanted);
   const power = 10 ** Math.floor(Math.log10(rough || 1));
   const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough) ?? power;
@@ -25,7 +25,7 @@ export function linear(low, high, from, to, wanted, whole = false) {
 }
 
 /** A logarithmic scale; what is not above `low` is put at its foot. */
-export function logarithmic(low, high, from, to, wanted) {
+function logarithmic(low, high, from, to, wanted) {
   const [first, last] = [Math.log10(low), Math.log10(high)];
   const size = last - first || 1;
   const at = (value) => from + ((Math.log10(Math.max(value, low)) - first) / size) * (to - from);

@@ -67,9 +67,9 @@ export class Merges {
   constructor(context) {
     this._context = context;
     this._suggestions = [];
-    this._for = h("ul", { class: "suggestions" });
+    this._for = h("ul", {});
     this._none = h("p", { class: "empty" }, "None: the events speak against any merge.");
-    this._against = h("ul", { class: "suggestions" });
+    this._against = h("ul", {});
     this._count = h("summary", {});
     this._folded = h("details", { id: "merges-against" }, this._count, this._against);
     this.element = h(
@@ -107,7 +107,7 @@ export class Suggested {
     this._context = context;
     this._answer = null;
     this._blank = new Blank();
-    this._list = h("ul", { class: "suggestions", id: "suggestions" });
+    this._list = h("ul", { id: "suggestions" });
     this._empty = h("p", { class: "empty", hidden: true });
     this.element = h(
       "section",

@@ -17,7 +17,6 @@ export function openToken(main, then) {
   const form = h(
     "form",
     {
-      id: "token-form",
       class: "token panel",
       submit: async (event) => {
         event.preventDefault();

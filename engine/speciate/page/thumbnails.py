@@ -29,7 +29,7 @@ async def finished(exemplars: Iterable[Kept]) -> None:
         await asyncio.to_thread(wait, promised)
 
 
-class Pictures:
+class Thumbnails:
     """The newest thumbnails by category and the record they are of; bounded in bytes."""
 
     def __init__(self) -> None:
