@@ -105,6 +105,15 @@ def write_features(folder: Path, features: npt.NDArray[Any], photographs: list[P
     return folder
 
 
+def link_support(folder: Path, photographs: list[Path], support: npt.NDArray[np.int64]) -> None:
+    """Some of the photographs as a support set: a folder a breed, below `support`."""
+    for place in support.tolist():
+        one = photographs[place]
+        target = folder / "support" / one.parent.name / one.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(one.absolute())
+
+
 def fitted(
     folder: Path,
     photographs: list[Path],
@@ -113,11 +122,7 @@ def fitted(
     training: dict[str, Any],
 ) -> tuple[Bundle, float]:
     """A model fitted to some of the photographs, and how long it took."""
-    for place in support.tolist():
-        one = photographs[place]
-        target = folder / "support" / one.parent.name / one.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.symlink_to(one.absolute())
+    link_support(folder, photographs, support)
     config = FitConfig(
         support={"plugin": "images", "paths": [str(folder / "support")]},
         encoder=encoder,

@@ -35,7 +35,6 @@ from speciate_schemas import FitConfig, ImageEvent, encode
 from speciate_schemas.framing import pack
 
 PLUGINS = installed()
-MAX_PIXELS = 50_000_000
 
 
 @contextlib.contextmanager
@@ -77,11 +76,16 @@ def pipeline_of(directory: Path, model: Path, log: Path, name: str, **run: Any) 
     return Pipeline(resolve(parse(tree), PLUGINS), plugins=PLUGINS, fresh=True)
 
 
-async def run_loaded(pipeline: Pipeline) -> Report:
-    """Run with the encoder loaded before the clock starts."""
+async def load(pipeline: Pipeline) -> None:
+    """Load the encoder and the head, so that no clock has to wait for them."""
     household = pipeline._worker._household  # noqa: SLF001
     await household.load_encoder()
     await household.fitted()
+
+
+async def run_loaded(pipeline: Pipeline) -> Report:
+    """Run with everything loaded before the clock starts."""
+    await load(pipeline)
     return await pipeline.run()
 
 
@@ -152,10 +156,9 @@ def report_trickle(directory: Path, model: Path, encoder: Any, photographs: list
 
     async def both() -> Report:
         pipeline = pipeline_of(directory, model, log, "trickle", pace=options.rate)
-        household = pipeline._worker._household  # noqa: SLF001
-        await household.load_encoder()
+        await load(pipeline)
         asking = asyncio.create_task(ask_rarely())
-        report = await run_loaded(pipeline)
+        report = await pipeline.run()
         await asking
         return report
 

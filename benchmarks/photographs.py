@@ -21,13 +21,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from finetune import PLUGINS, benchmark, known_breeds
+from finetune import PLUGINS, benchmark, known_breeds, link_support
 from speciate.bundle import Bundle
 from speciate.evaluate.accuracy import Accuracy, strict_accuracy
 from speciate.replay.recorded import load_recorded
 from speciate.replay.streams import Stream, make_stream
 
 KINDS = {"frozen": ("--frozen",), "CE": (), "CE + SupCon": ("-s", "training.loss=ce+supcon")}
+OUTPUTS = {"sink": "assignments.jsonl", "dead_letters": "dead-letters.log", "store": "state"}
 
 
 class Found(NamedTuple):
@@ -50,11 +51,7 @@ def speciate(folder: Path, *arguments: str) -> float:
 
 def lay_out(folder: Path, photographs: list[Path], drawn: Stream) -> None:
     """The support set as a folder a breed, and the stream as numbered files that tell nothing of their breed."""
-    for place in drawn.support.tolist():
-        one = photographs[place]
-        target = folder / "support" / one.parent.name / one.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.symlink_to(one.absolute())
+    link_support(folder, photographs, drawn.support)
     (folder / "stream").mkdir()
     for number, place in enumerate(drawn.stream.tolist()):
         (folder / "stream" / f"{number:06d}.jpg").symlink_to(photographs[place].absolute())
@@ -83,9 +80,6 @@ def whole_way(folder: Path, kind: str, seed: int, truth: list[str], known: list[
         fit_seconds,
         run_seconds,
     )
-
-
-OUTPUTS = {"sink": "assignments.jsonl", "dead_letters": "dead-letters.log", "store": "state"}
 
 
 def print_table(found: dict[str, list[Found]]) -> None:

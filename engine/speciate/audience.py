@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
-from speciate.task import Outcome
+from speciate.outcomes import Outcome
 from speciate_schemas import Assignment, ControlApplied, Rejection
 from speciate_schemas.page import Told
 

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from speciate.channel import Channel
 from speciate.encoding import OneAtATime, decoders, encode_prepared, is_image, prepare_record
 from speciate.instruments import Histogram
-from speciate.metrics import SIZES
 from speciate.stages import Encoder, Record
 from speciate.threads import in_thread
 from speciate.timing import StageTimes
@@ -27,9 +26,7 @@ Waiting = tuple[Record, asyncio.Future[float] | None]
 class EncoderStage:
     """Moves records from one channel to the next; images get their features on the way."""
 
-    def __init__(
-        self, encoder: Encoder, run: RunOptions, arrived: Channel, ready: Channel, sizes: Histogram | None = None
-    ) -> None:
+    def __init__(self, encoder: Encoder, run: RunOptions, arrived: Channel, ready: Channel, sizes: Histogram) -> None:
         self._encoder = encoder if isinstance(encoder, OneAtATime) else OneAtATime(encoder)
         self._arrived = arrived
         self._ready = ready
@@ -42,7 +39,7 @@ class EncoderStage:
         self._most = 2 * self._batch + self._workers
         self._changed = asyncio.Event()
         self._closed = False
-        self._sizes = sizes or Histogram(SIZES)
+        self._sizes = sizes
         self.decoding = StageTimes()
         self.encoding = StageTimes()
 

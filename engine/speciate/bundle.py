@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ import msgspec
 
 from speciate.card import card_text
 from speciate.errors import BundleError, ConfigError, StateDamagedError
-from speciate.files import fsync_directory, make_directory, output_error, sync_file
+from speciate.files import fsync_directory, make_directory, sync_file, writing
 from speciate.sealed import digest, seal, unseal
 from speciate.stages import Encoder
 from speciate_schemas import BundleManifest, Card, HeadState, SealedFile, decode, encode
@@ -142,9 +142,7 @@ def write_bundle(
     """
     check_free(path)
     temporary = path.with_name(f"{path.name}.tmp")
-    try:
-        _make_room(temporary)
-        make_directory(temporary)
+    with writing(path), _room(temporary):
         # By the option, not by what the file was called: that may be anything, or the same for two of them.
         names = {option: f"encoder-{option}{_suffix(source)}" for option, source in files.items()}
         for option, source in files.items():
@@ -163,11 +161,20 @@ def write_bundle(
         manifest = _describe(temporary, msgspec.structs.replace(manifest, fingerprint=_fingerprint(manifest)))
         temporary.rename(path)
         fsync_directory(path.absolute().parent)
-    except OSError as error:
+    return manifest
+
+
+@contextlib.contextmanager
+def _room(temporary: Path) -> Iterator[None]:
+    """An empty folder; a full disk is helped by giving back what a failed attempt took."""
+    try:
+        _make_room(temporary)
+        make_directory(temporary)
+        yield
+    except OSError:
         with contextlib.suppress(OSError):
             shutil.rmtree(temporary)
-        raise output_error(path, error) from error
-    return manifest
+        raise
 
 
 def _make_room(temporary: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from speciate import snapshot
 from speciate.instruments import Instruments, TaskInstruments
 from speciate.logs import get_logger
+from speciate.outcomes import Outcome
 from speciate.stages import Sink, StateStore, is_transactional
-from speciate.task import Outcome
 from speciate.threads import in_thread
 from speciate.tracing import span
 from speciate_schemas import Commit, Position, Tally, TaskState

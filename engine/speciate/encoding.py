@@ -10,12 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from speciate.errors import DeviceError, EncodeError, EventError, PluginError, SpeciateError
-from speciate.logs import get_logger
+from speciate.errors import DeviceError, EncodeError, EventError, PluginError, SpeciateError, first_line
 from speciate.stages import Encoder, Record, is_picturing
 from speciate_schemas import ImageEvent
-
-log = get_logger(__name__)
 
 BATCH_IMAGES = 32
 """Images encoded at once where nothing says otherwise."""
@@ -42,7 +39,7 @@ class OneAtATime:
     def load(self) -> None:
         """See `Encoder`."""
         with self._free:
-            self._encoder.load()
+            load_encoder(self._encoder)
 
     def prepare(self, image: ImageEvent) -> npt.NDArray[Any]:
         """See `Encoder`."""
@@ -82,12 +79,36 @@ def picturer(encoder: Encoder | None, pixels: int) -> Callable[[ImageEvent], byt
     def picture(image: ImageEvent) -> bytes:
         try:
             return make(image, pixels)
-        except (MemoryError, SpeciateError):
+        except EventError:
             raise
-        except Exception as error:  # a plugin may fail in any way: it is this image's fault alone
-            raise EncodeError(f"{type(error).__name__}: {error}") from error
+        except Exception as error:
+            raise image_fault(error) from error
 
     return picture
+
+
+def image_fault(error: Exception) -> EventError:
+    """What is wrong with an image that an encoder has failed on, in any way; raises what is no fault of any image."""
+    if isinstance(error, EventError):
+        return error
+    if isinstance(error, MemoryError | SpeciateError):
+        raise error
+    if isinstance(error, ImportError):
+        raise _broken(error) from error
+    return EncodeError(f"{type(error).__name__}: {error}")
+
+
+def load_encoder(encoder: Encoder) -> None:
+    """Have it ready; a library of its own that is installed and cannot be imported is told as such."""
+    try:
+        encoder.load()
+    except ImportError as error:
+        raise _broken(error) from error
+
+
+def _broken(error: ImportError) -> PluginError:
+    reason = f"{type(error).__name__}: {first_line(error)}"
+    return PluginError(f"the encoder uses a library that cannot be imported ({reason}): install it again")
 
 
 def is_image(record: Record) -> bool:
@@ -101,8 +122,8 @@ def prepare_record(record: Record, encoder: Encoder) -> float:
     try:
         assert isinstance(record.event, ImageEvent)  # noqa: S101  # is_image was asked
         record.prepared = encoder.prepare(record.event)
-    except Exception as error:  # noqa: BLE001  # a plugin may fail in any way: it is this image's fault alone
-        record.error = _fault(record, error)
+    except Exception as error:  # noqa: BLE001  # a plugin may fail in any way
+        record.error = image_fault(error)
     return time.perf_counter() - start
 
 
@@ -139,7 +160,7 @@ def _encode(records: Sequence[Record], encoder: OneAtATime) -> None:
             for record in records:
                 _encode([record], encoder)
             return
-        fault = _fault(records[0], error)
+        fault = image_fault(error)
         if not isinstance(error, EventError) and not encoder.works():
             raise DeviceError(
                 f"the encoder fails, whatever the image ({type(error).__name__}: {error}): mend it or its device and "
@@ -152,15 +173,3 @@ def _encode(records: Sequence[Record], encoder: OneAtATime) -> None:
     for record, row in zip(records, features, strict=True):
         # Decoded images are many times larger than all else about a record.
         record.features, record.prepared = row, None
-
-
-def _fault(record: Record, error: Exception) -> EventError:
-    """What is wrong with an image; raises what is no fault of any image."""
-    if isinstance(error, EventError):
-        return error
-    if isinstance(error, MemoryError | SpeciateError):
-        raise error
-    assert record.event is not None  # noqa: S101
-    event, place = record.event, {"sequence": record.sequence, "origin": record.origin}
-    log.warning("the encoder failed on an image", id=event.id, stream=event.stream, error=repr(error), **place)
-    return EncodeError(f"{type(error).__name__}: {error}")

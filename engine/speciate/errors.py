@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from speciate_schemas import DeadLetter  # not for the sake of one name: the help of a command imports this module
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, without the advice that libraries write below it: a message of ours has one line."""
+    return str(error).strip().partition("\n")[0]
+
+
 class SpeciateError(Exception):
     """The root of all errors raised on purpose."""
 

@@ -16,7 +16,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from speciate.logs import get_logger
+from speciate.errors import EventError
+from speciate.logs import Lines, get_logger
 from speciate_schemas import Array, ExemplarsState, ImageEvent
 
 MASK = (1 << 64) - 1
@@ -26,6 +27,7 @@ MOST_WAITING_BYTES = 32 << 20
 """Images whose pictures are still to be made; the fold waits rather than keep more of them."""
 
 Picture = Callable[[ImageEvent], bytes]
+"""Makes a picture, or raises `EventError`."""
 
 log = get_logger(__name__)
 
@@ -144,18 +146,27 @@ class Pictures:
         self._turn = threading.Lock()
         self._waiting: deque[tuple[Future[bytes | None], int]] = deque()
         self._bytes = 0
+        self._missing = Lines(log, "an image has no picture")
 
     def make(self, image: ImageEvent) -> "Future[bytes | None]":
-        """A picture, in a while. Tasks share it, and wait for each other."""
+        """A picture, in a while. Tasks share it, and wait for each other.
+
+        Raises what was no fault of an image, be it an earlier one.
+        """
         with self._turn:
             while self._waiting and (self._waiting[0][0].done() or self._too_much(image.image.nbytes)):
                 future, size = self._waiting.popleft()
-                future.result()
                 self._bytes -= size
+                future.result()
             made = self._thread.submit(self._made, image)
             self._waiting.append((made, image.image.nbytes))
             self._bytes += image.image.nbytes
         return made
+
+    def close(self) -> None:
+        """Make those that are still to be made, and tell how many more images have none."""
+        self._thread.shutdown()
+        self._missing.close()
 
     def _too_much(self, more: int) -> bool:
         return len(self._waiting) >= MOST_WAITING or self._bytes + more > MOST_WAITING_BYTES
@@ -163,8 +174,8 @@ class Pictures:
     def _made(self, image: ImageEvent) -> bytes | None:
         try:
             return self._picture(image)
-        except Exception as error:  # noqa: BLE001  # a plugin's; an event without a picture is still an event
-            log.warning("an image has no picture", id=image.id, stream=image.stream, reason=str(error))
+        except EventError as error:  # an event without a picture is still an event
+            self._missing.say(id=image.id, stream=image.stream, reason=str(error))
             return None
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -51,7 +52,13 @@ def write_atomically(path: Path, data: bytes) -> None:
     fsync_directory(path.parent)
 
 
-def output_error(path: Path, error: OSError) -> OutputError:
-    """What to tell the operator when the system refuses to write."""
-    reason = error.strerror or str(error)
-    return OutputError(f"cannot write {path}: {reason}; mend that and run again, what is committed is safe")
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Tell the operator what could not be written, and why, when the system refuses something in the block."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(
+            f"cannot write {path}: {reason}; mend that and run again, what is committed is safe"
+        ) from error

@@ -21,10 +21,11 @@ from speciate.commit import CommitPoint, Committer
 from speciate.errors import StateMismatchError, UnknownCategoryError
 from speciate.instruments import TaskInstruments
 from speciate.notices import Notices
+from speciate.outcomes import Outcome
 from speciate.parts import Parts
 from speciate.restore import Start
 from speciate.stages import Record
-from speciate.task import Outcome, Task
+from speciate.task import Task
 from speciate.threads import P, T, in_thread
 from speciate.timing import LatencyHistogram, StageTimes
 from speciate.tracing import span
@@ -133,6 +134,8 @@ class Flow:
                 group.create_task(self._decide())
                 group.create_task(self._emit())
         finally:
+            # However it ends: who looks for the reason of a failure wants to know of what went before it.
+            self._notices.close()
             # Off the loop: a batch under way may take long, and signals must be heard meanwhile.
             await asyncio.to_thread(self._head_thread.shutdown)
             if self._encoder:
@@ -266,7 +269,6 @@ class Flow:
                 break
             with times.measure("busy"), span("sink", events=len(emission.outcomes)):
                 await self._write(emission)
-        self._notices.close()
         await self._committer.settle()
 
     async def _write(self, emission: Emission) -> None:

@@ -6,8 +6,8 @@ import msgspec
 
 from speciate.admission import features_of
 from speciate.errors import EventError, ForwardedError
+from speciate.outcomes import Outcome, dead_letter, stage_of
 from speciate.stages import Output, Record
-from speciate.task import Outcome, dead_letter, stage_of
 from speciate_schemas import Array, FeatureEvent, ImageEvent, Tally
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from speciate.errors import EventError
 from speciate.metrics import METRICS, Metric
-from speciate.task import Outcome
+from speciate.outcomes import Outcome
 from speciate.timing import STATES, StageTimes
 from speciate_schemas import DeadLetter, Rejection, Tally
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from speciate.encoding import BATCH_IMAGES, decoders
-from speciate.errors import EventError, SupportError
+from speciate.encoding import BATCH_IMAGES, decoders, image_fault, load_encoder
+from speciate.errors import SupportError
 from speciate.sealed import digest
 from speciate.stages import Encoder, Record, Source, Watch
 from speciate.support import add_vector, labelled
@@ -40,7 +40,7 @@ class Untrained:
     """Takes images to an encoder that cannot be trained."""
 
     def __init__(self, encoder: Encoder) -> None:
-        encoder.load()
+        load_encoder(encoder)
         self._encoder = encoder
         self._features: list[npt.NDArray[Any]] = []
         self.observed = 0
@@ -151,11 +151,8 @@ class Intake:
         for one in waiting:
             try:
                 prepared.append(one.decoding.result())
-            except MemoryError:
-                raise
             except Exception as error:
-                told = str(error) if isinstance(error, EventError) else f"{type(error).__name__}: {error}"
-                raise SupportError(f"{one.origin} of the support set cannot be used: {told}") from error
+                raise SupportError(f"{one.origin} of the support set cannot be used: {image_fault(error)}") from error
         if not isinstance(self._taker, Untrained):  # which keeps nothing
             self._work.note([one.sha256 for one in waiting])
         self._taker.observe(prepared)

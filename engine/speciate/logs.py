@@ -7,7 +7,8 @@ import io
 import logging
 import math
 import sys
-from collections.abc import MutableMapping
+import time
+from collections.abc import Callable, MutableMapping
 from typing import Any, TextIO
 
 import structlog
@@ -18,6 +19,8 @@ SPEAKERS = {"speciate"}
 """Packages that speak through `get_logger`, ours and those of plugins: they are heard from the level of the run on."""
 HUSHED_SECONDS = 60.0
 HUSHED_KEYS = 1000
+MOST_AT_ONCE = 5.0
+LINES_A_SECOND = 1.0
 
 
 def get_logger(name: str) -> Any:
@@ -117,3 +120,33 @@ class Hushed(logging.Filter):
         if unsaid:
             record.repeated = unsaid
         return True
+
+
+class Lines:
+    """Lines that say the same of different inputs: of the first few, and then one a second, with how many others."""
+
+    def __init__(self, log: Any, words: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._words = words
+        self._clock = clock
+        self._since = clock()
+        self._left = MOST_AT_ONCE
+        self._unsaid = 0
+
+    def say(self, **about: Any) -> None:
+        """Write a line about one input, or count it for the next one."""
+        now = self._clock()
+        self._left = min(MOST_AT_ONCE, self._left + (now - self._since) * LINES_A_SECOND)
+        self._since = now
+        if self._left < 1.0:
+            self._unsaid += 1
+            return
+        self._left -= 1.0
+        others, self._unsaid = self._unsaid, 0
+        self._log.info(self._words, **about, **({"others": others} if others else {}))
+
+    def close(self) -> None:
+        """Tell how many more there were."""
+        if self._unsaid:
+            self._log.info(self._words, others=self._unsaid)
+            self._unsaid = 0

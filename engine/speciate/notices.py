@@ -4,13 +4,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from speciate.logs import get_logger
-from speciate.task import Outcome
+from speciate.logs import Lines, get_logger
+from speciate.outcomes import Outcome
 from speciate_schemas import Assignment, ControlApplied, Rejection
 from speciate_schemas.events import tag_of
-
-MOST_AT_ONCE = 5.0
-LINES_A_SECOND = 1.0
 
 log = get_logger(__name__)
 
@@ -22,8 +19,8 @@ class Notices:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rejections = _Lines("an input was rejected", clock)
-        self._changes = _Lines("changed by hand", clock)
+        self._rejections = Lines(log, "an input was rejected", clock)
+        self._changes = Lines(log, "changed by hand", clock)
 
     def note(self, outcomes: Sequence[Outcome]) -> None:
         """A batch was handed to the sink."""
@@ -38,33 +35,6 @@ class Notices:
         """Tell how many more there were."""
         self._rejections.close()
         self._changes.close()
-
-
-class _Lines:
-    """Lines that say the same of different inputs."""
-
-    def __init__(self, words: str, clock: Callable[[], float]) -> None:
-        self._words = words
-        self._clock = clock
-        self._since = clock()
-        self._left = MOST_AT_ONCE
-        self._unsaid = 0
-
-    def say(self, **about: Any) -> None:
-        now = self._clock()
-        self._left = min(MOST_AT_ONCE, self._left + (now - self._since) * LINES_A_SECOND)
-        self._since = now
-        if self._left < 1.0:
-            self._unsaid += 1
-            return
-        self._left -= 1.0
-        others, self._unsaid = self._unsaid, 0
-        log.info(self._words, **about, **({"others": others} if others else {}))
-
-    def close(self) -> None:
-        if self._unsaid:
-            log.info(self._words, others=self._unsaid)
-            self._unsaid = 0
 
 
 def _place(answer: Rejection | ControlApplied) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from speciate.config import Resolved
 from speciate.errors import ConfigError
+from speciate.outcomes import Locate
 from speciate.stages import Encoder, Seat, Sink, Source, StateStore
-from speciate.task import Locate
 from speciate_schemas import CommitOptions
 
 LONGEST_TRANSACTION_MS = 30_000

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from speciate.errors import StateDamagedError
-from speciate.files import output_error, write_atomically
+from speciate.files import write_atomically, writing
 from speciate_schemas import decode, encode
 from speciate_schemas.framing import Frame, next_frame, pack
 
@@ -50,10 +50,8 @@ def unseal_with_bytes(data: bytes, *kinds: Any) -> list[tuple[Any, memoryview]]:
 
 def save_sealed(path: Path, record: Any) -> None:
     """Write one sealed struct to a file, atomically."""
-    try:
+    with writing(path):
         write_atomically(path, seal(record))
-    except OSError as error:
-        raise output_error(path, error) from error
 
 
 def load_sealed(path: Path, kind: Any) -> Any:

@@ -9,15 +9,14 @@ trainer/      whatever the encoder's trainer keeps
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 
 from speciate.errors import ConfigError, StateLockedError
-from speciate.files import fsync_directory, make_directory, output_error, sync_file, write_atomically
+from speciate.files import fsync_directory, make_directory, sync_file, write_atomically, writing
 from speciate.logs import get_logger
 
 log = get_logger(__name__)
@@ -35,7 +34,7 @@ class Workplace:
 
     def __enter__(self) -> Self:
         try:
-            with self._told():
+            with writing(self._folder):
                 make_directory(self._folder)
                 self._take_lock()
                 if self._found_recipe() != self._recipe:
@@ -57,7 +56,7 @@ class Workplace:
 
     def clear(self) -> None:
         """Throw away all work: what comes is for something else."""
-        with self._told():
+        with writing(self._folder):
             if self._found_recipe() is not None:
                 log.info("starting over: what was kept is of other data or options", folder=str(self._folder))
                 # First away and last back: cut off in between, it is done again.
@@ -71,7 +70,7 @@ class Workplace:
 
     def seen(self, most: int) -> list[str]:
         """The digests of the first images taken in; those behind them are forgotten."""
-        with self._told():
+        with writing(self._folder):
             try:
                 lines = self._seen.read_text("ascii", "replace").splitlines()[:most]
             except FileNotFoundError:
@@ -81,16 +80,9 @@ class Workplace:
 
     def note(self, digests: Sequence[str]) -> None:
         """Remember images that are about to be taken in."""
-        with self._told(), self._seen.open("ab") as file:
+        with writing(self._folder), self._seen.open("ab") as file:
             file.write("".join(f"{one}\n" for one in digests).encode())
             sync_file(file)
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise output_error(self._folder, error) from error
 
     @property
     def _seen(self) -> Path:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from speciate.audience import MOST_NEWS, MOST_OTHERS, Audience
-from speciate.task import Outcome
+from speciate.outcomes import Outcome
 from speciate_schemas import Assignment, ControlApplied, DeadLetter, Rejection, UndoLast
 from speciate_schemas.page import Told
 

@@ -13,6 +13,8 @@ from worlds import feature, record
 from speciate.batching import EncoderStage
 from speciate.channel import Channel
 from speciate.errors import EncodeError
+from speciate.instruments import Histogram
+from speciate.metrics import SIZES
 from speciate_schemas import ImageEvent, RunOptions
 
 LONG = 5.0
@@ -60,7 +62,8 @@ class Stage:
     def __init__(self, encoder, *, room=1000, **run):
         self.arrived = Channel(max_events=1000, max_bytes=1 << 30)
         self.ready = Channel(max_events=room, max_bytes=1 << 30)
-        self.stage = EncoderStage(encoder, RunOptions(**run), self.arrived, self.ready)
+        self.sizes = Histogram(SIZES)
+        self.stage = EncoderStage(encoder, RunOptions(**run), self.arrived, self.ready, self.sizes)
 
     async def __aenter__(self):
         self.running = asyncio.create_task(self.stage.run())
@@ -140,6 +143,7 @@ async def test_batches_form_while_the_encoder_is_busy():
         free.set()
         assert len(await stage.take(20)) == 20
         assert encoder.batches == [1, 8, 8, 3]
+        assert (stage.sizes.counts.sum(), stage.sizes.sum) == (4, 20)
 
 
 async def test_an_image_that_is_being_decoded_is_waited_for_no_longer_than_the_linger_time():

@@ -9,9 +9,10 @@ from worlds import Fuse, Fused, PowerError, make_head, record
 
 from speciate import commit
 from speciate.commit import CommitPoint, Committer, sealer
+from speciate.outcomes import Outcome
 from speciate.plugins import installed
 from speciate.snapshot import parse
-from speciate.task import Outcome, Task
+from speciate.task import Task
 from speciate.universe import Universe
 from speciate_schemas import Rejection, Tally
 

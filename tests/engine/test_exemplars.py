@@ -1,6 +1,7 @@
 """Exemplars are a uniform sample that depends on the events alone; pictures are made beside the fold."""
 
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 from worlds import bits
 
 from speciate import exemplars
+from speciate.errors import EncodeError, PluginError
 from speciate.exemplars import Kept, Pictures, Sample, priority, vector_of
+from speciate.logs import MOST_AT_ONCE, Lines
 from speciate_schemas import Array, ImageEvent
 
 sets_of_records = st.sets(st.integers(0, 2**40), max_size=60)
@@ -132,8 +135,47 @@ def test_few_images_wait_for_their_pictures(monkeypatch, limit, most):
     assert len(waiting) == 50
 
 
-def test_an_image_without_a_picture_is_no_error():
-    def picture(event):
-        raise ValueError("no picture of this")
+def test_images_without_a_picture_are_no_error_and_a_flood_of_them_has_few_lines(caplog, monkeypatch):
+    caplog.set_level("INFO", "speciate")
+    monkeypatch.setattr(exemplars, "Lines", partial(Lines, clock=lambda: 7.0))
 
-    assert Pictures(picture).make(image(1)).result() is None
+    def picture(event):
+        raise EncodeError("no picture of this")
+
+    pictures = Pictures(picture)
+    assert [pictures.make(image(number)).result() for number in range(40)] == [None] * 40
+    pictures.close()
+    *told, last = caplog.records
+    assert [(one.levelname, one.id, one.reason) for one in told] == [
+        ("INFO", str(number), "no picture of this") for number in range(int(MOST_AT_ONCE))
+    ]
+    assert (last.message, last.others) == ("an image has no picture", 40 - MOST_AT_ONCE)
+
+
+@pytest.mark.parametrize("raised", [MemoryError(), PluginError("a library is broken")])
+def test_what_is_no_fault_of_an_image_reaches_whoever_wants_its_picture_or_another(raised):
+    def picture(event):
+        raise raised
+
+    pictures = Pictures(picture)
+    one = kept(1, pictures.make(image(1)))
+    with pytest.raises(type(raised)):
+        Sample([one]).state()
+    with pytest.raises(type(raised)):
+        pictures.make(image(2))
+
+
+def test_pictures_that_are_being_made_are_made_before_the_end():
+    go, made = threading.Event(), []
+
+    def picture(event):
+        assert go.wait(10)
+        made.append(event.id)
+        return b""
+
+    pictures = Pictures(picture)
+    for number in range(3):
+        pictures.make(image(number))
+    threading.Timer(0.05, go.set).start()
+    pictures.close()
+    assert made == ["0", "1", "2"]

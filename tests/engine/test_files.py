@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from speciate.files import fsync_directory, make_directory, output_error, sync_file, write_atomically
+from speciate.errors import ConfigError, OutputError
+from speciate.files import fsync_directory, make_directory, sync_file, write_atomically, writing
 
 
 @pytest.fixture
@@ -64,6 +65,18 @@ def test_a_file_that_is_none_cannot_be_synced() -> None:
         sync_file(BytesIO())
 
 
-def test_errors_name_path_and_reason() -> None:
-    assert "cannot write x: No space left on device" in str(output_error(Path("x"), OSError(28, os.strerror(28))))
-    assert "cannot write x: odd" in str(output_error(Path("x"), OSError("odd")))
+@pytest.mark.parametrize(
+    ("error", "words"), [(OSError(28, os.strerror(28)), "No space left on device"), (OSError("odd"), "odd")]
+)
+def test_errors_name_path_and_reason(error, words) -> None:
+    with (
+        pytest.raises(OutputError, match=f"cannot write x: {words}; mend that and run again") as caught,
+        writing(Path("x")),
+    ):
+        raise error
+    assert caught.value.__cause__ is error
+
+
+def test_what_is_no_refusal_of_the_system_is_raised_as_it_is() -> None:
+    with pytest.raises(ConfigError, match="ours"), writing(Path("x")):
+        raise ConfigError("ours")

@@ -6,6 +6,7 @@ import os
 import random
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,10 @@ from worlds import (
     write_images,
 )
 
+from speciate import exemplars, flow
 from speciate.errors import DeviceError, EncodeError, OutputError, PluginError, SourceError, StateMismatchError
+from speciate.logs import Lines
+from speciate.notices import Notices
 from speciate.plugins import installed
 from speciate.restore import latest
 from speciate_schemas import Assignment, Rejection, decode
@@ -160,6 +164,24 @@ async def test_a_stage_that_fails_ends_the_run_with_its_error_and_what_is_commit
     report = await make_pipeline(tree).run()
     assert report.resumed_at == commit.sequence
     assert outputs(folder) == expected
+
+
+def spoken_of(lines) -> int:
+    """How many inputs log lines stand for."""
+    return sum(hasattr(one, "id") + getattr(one, "others", 0) for one in lines)
+
+
+async def test_a_run_that_fails_tells_how_many_rejections_went_before_it(folder, caplog, monkeypatch):
+    caplog.set_level("INFO", "speciate")
+    monkeypatch.setattr(flow, "Notices", lambda: Notices(lambda: 7.0))
+    pipeline = make_pipeline(make_tree(Path(), [b"no event"] * 40))
+    # Batches of seven: the third is not written.
+    pipeline.stages.answers = Fused(pipeline.stages.answers, Fuse(2), "write")
+    with pytest.raises(PowerError):
+        await pipeline.run()
+    told = [one for one in caplog.records if one.message == "an input was rejected"]
+    assert spoken_of(told) == 14
+    assert not hasattr(told[-1], "id")
 
 
 async def test_a_density_that_fails_ends_the_run_too(folder, expected, monkeypatch):
@@ -305,6 +327,7 @@ async def test_several_decoders_keep_the_order_and_give_the_same_answers(tmp_pat
 
 
 async def test_an_image_the_encoder_stumbles_over_is_rejected_alone(tmp_path, caplog):
+    caplog.set_level("INFO", "speciate")
     bad = {"dark/046.png", "light/033.png"}
     pipeline = make_pipeline(image_tree(tmp_path, decode_workers=2))
     pipeline.stages.encoder = Whimsical(pipeline.stages.encoder, bad)
@@ -314,7 +337,40 @@ async def test_an_image_the_encoder_stumbles_over_is_rejected_alone(tmp_path, ca
     assert {(one.id, one.stage, one.error) for one in rejected} == {(name, "encoder", "EncodeError") for name in bad}
     assert all("ZeroDivisionError: nobody thought of this image" in one.message for one in rejected)
     assert report.status.tally.assigned == 58
-    assert {told.id for told in caplog.records if "encoder failed" in told.message} == bad
+    told = [one for one in caplog.records if getattr(one, "id", None) in bad]
+    assert [(one.id, one.stream, one.sequence, one.origin, one.reason) for one in told] == [
+        (one.id, "images", one.sequence, str(tmp_path / "images" / one.id), one.message) for one in rejected
+    ]
+
+
+async def test_images_without_a_picture_are_told_to_the_last(tmp_path, caplog, monkeypatch):
+    class Blind(Fused):
+        asked = 0
+
+        def picture(self, image, pixels):
+            self.asked += 1
+            raise ZeroDivisionError("nothing to be seen")
+
+    caplog.set_level("INFO", "speciate")
+    monkeypatch.setattr(exemplars, "Lines", partial(Lines, clock=lambda: 7.0))
+    pipeline = make_pipeline(image_tree(tmp_path))
+    pipeline.stages.encoder = blind = Blind(pipeline.stages.encoder, Fuse())
+    report = await pipeline.run()
+    assert report.status.tally.assigned == 60
+    told = [one for one in caplog.records if one.message == "an image has no picture"]
+    assert len(told) < blind.asked == spoken_of(told)
+    assert told[0].reason == "ZeroDivisionError: nothing to be seen"
+
+
+async def test_memory_that_runs_out_over_a_picture_ends_the_run(tmp_path):
+    class Swollen(Fused):
+        def picture(self, image, pixels):
+            raise MemoryError
+
+    pipeline = make_pipeline(image_tree(tmp_path))
+    pipeline.stages.encoder = Swollen(pipeline.stages.encoder, Fuse())
+    with pytest.raises(MemoryError):
+        await pipeline.run()
 
 
 async def test_a_damaged_image_is_rejected_with_its_bytes(tmp_path):

@@ -9,7 +9,8 @@ from worlds import CENTRES, as_records, bits, feature, inputs, make_head, record
 
 from speciate.errors import DecodeError, EncodeError, ForwardedError, StateMismatchError, TooLargeError
 from speciate.forwarding import Forwarding
-from speciate.task import MESSAGE_CHARACTERS, Task
+from speciate.outcomes import MESSAGE_CHARACTERS
+from speciate.task import Task
 from speciate.universe import Universe
 from speciate_schemas import (
     Assignment,

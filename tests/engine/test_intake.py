@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from worlds import feature, record
 
 from speciate.encoding import BATCH_IMAGES
-from speciate.errors import DecodeError, EncodeError, SupportError
+from speciate.errors import DecodeError, EncodeError, PluginError, SupportError
 from speciate.intake import ChangedError, Intake, Untrained
 from speciate.stages import Progress
 from speciate.workplace import Workplace
@@ -128,6 +128,20 @@ async def test_one_unusable_event_is_named(work, case):
     with pytest.raises(SupportError, match=message):
         await take_in(events, basket, work)
     assert basket.taken == []
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [(MemoryError(), MemoryError), (ImportError("libjpeg"), PluginError), (PluginError("unloaded"), PluginError)],
+)
+async def test_what_is_no_fault_of_an_image_is_not_blamed_on_one(work, raised, expected):
+    class Broken(Basket):
+        def prepare(self, image):
+            raise raised
+
+    with pytest.raises(expected) as caught:
+        await take_in([photo(0)], Broken(), work)
+    assert "test@0" not in str(caught.value)
 
 
 async def test_a_broken_record_is_named_with_its_error(work):

@@ -3,8 +3,9 @@
 import pytest
 from worlds import make_pipeline, make_tree, stream
 
-from speciate.notices import LINES_A_SECOND, MOST_AT_ONCE, Notices
-from speciate.task import Outcome
+from speciate.logs import LINES_A_SECOND, MOST_AT_ONCE
+from speciate.notices import Notices
+from speciate.outcomes import Outcome
 from speciate_schemas import ControlApplied, Rejection, RenameCategory
 
 CONTROL = RenameCategory(id="c", category=1, label="bee", stream="cam")

@@ -8,8 +8,9 @@ from worlds import CENTRES, as_records, bits, feature, inputs, make_head, record
 
 from speciate.chronicle import Album
 from speciate.errors import DecodeError, EncodeError, StateMismatchError, TooLargeError
+from speciate.outcomes import MESSAGE_CHARACTERS, Outcome
 from speciate.plugins import installed
-from speciate.task import MESSAGE_CHARACTERS, Outcome, Task
+from speciate.task import Task
 from speciate.universe import Universe
 from speciate_schemas import (
     AlbumOptions,

@@ -2,16 +2,12 @@
 
 import logging
 
-import numpy as np
 from logs_in_memory import Cluster, Process, until
 from worlds import make_pipeline, make_tree, stream
 
 from speciate import endurance
-from speciate.encoding import OneAtATime, prepare_record
 from speciate.logs import get_logger
-from speciate.stages import Record
 from speciate.threads import in_thread
-from speciate_schemas import ImageEvent
 
 
 def warnings(caplog):
@@ -54,23 +50,3 @@ async def test_one_who_stops_while_the_log_is_away_says_which_task(tmp_path, cap
     await until(lambda: cluster.partitions[0].done and len(warnings(caplog)) > 2, process)
     await process.stop()
     assert {told.task for told in warnings(caplog)} == {1}
-
-
-def test_an_image_that_fails_is_told_with_its_stream_and_place(caplog):
-    class Failing:
-        dimension = 1
-
-        def prepare(self, image):
-            raise ZeroDivisionError
-
-        def load(self):
-            """Nothing."""
-
-        def encode(self, prepared):
-            return np.zeros((len(prepared), 1))
-
-    event = ImageEvent(id="i", stream="cam", image=memoryview(b"x"))
-    record = Record(sequence=7, position=(8,), origin="frames/0@7", nbytes=1, event=event)
-    prepare_record(record, OneAtATime(Failing()))
-    (told,) = warnings(caplog)
-    assert (told.id, told.stream, told.sequence, told.origin) == ("i", "cam", 7, "frames/0@7")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hostile import DIMENSION, KINDS, blob, good_event, long_name
 
-from speciate.task import MESSAGE_CHARACTERS
+from speciate.outcomes import MESSAGE_CHARACTERS
 from speciate_schemas import Answer, Assignment, DeadLetter, Rejection, decode, encode
 from speciate_schemas.framing import Frame, next_frame, pack
 

@@ -18,11 +18,12 @@ from chaos_stream import ANSWERS, BIRTHS, CONTROL, DEAD_LETTERS, EVENTS, GROUP
 
 from speciate.config import Resolved, load, resolve
 from speciate.household import Household
+from speciate.outcomes import Outcome
 from speciate.plugins import installed
 from speciate.sealed import digest
 from speciate.snapshot import Snapshot, whole_snapshots
 from speciate.stages import Record, Seat
-from speciate.task import Outcome, Task
+from speciate.task import Task
 from speciate_plugins.kafka.records import make_record
 from speciate_schemas import Answer, Assignment, ControlApplied, DeadLetter, Rejection, Tally, decode, encode
 

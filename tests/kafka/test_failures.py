@@ -13,7 +13,7 @@ from broker import PASSWORD, USER, Broker
 from speciate.errors import AwayError, ConfigError, FencedError, OutputError, SourceError
 from speciate_plugins.kafka.connection import KafkaConnection, client_arguments
 from speciate_plugins.kafka.failures import telling
-from speciate_plugins.kafka.probing import probe, reaching
+from speciate_plugins.kafka.probing import probe
 
 TIMEOUT_MS = 3000
 
@@ -88,13 +88,6 @@ async def test_a_wrong_password_is_told_with_its_origin_and_never_itself(guarded
     assert "hunter2" not in str(raised.value)
     assert "hunter2" not in repr(wrong)
     assert "hunter2" not in caplog.text
-
-
-async def test_a_client_that_only_says_nobody_is_there_is_asked_why(guarded, options):
-    wrong = options(guarded.sasl_servers, login="plain", password="hunter2")
-    with pytest.raises(ConfigError, match="refuse user 'robot'"):
-        async with reaching("read topic 'mine'", wrong):
-            await start_and_stop(AIOKafkaConsumer("mine", **client_arguments(wrong)))
 
 
 @pytest.mark.parametrize(

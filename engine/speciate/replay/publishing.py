@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from speciate.files import make_directory, output_error, write_atomically
+from speciate.files import make_directory, write_atomically, writing
 from speciate.plugins import Plugins
 from speciate.replay.projections import projections
 from speciate.replay.recorded import load_recorded
@@ -32,12 +32,10 @@ def write_tables(runs: Sequence[Run], folder: Path) -> None:
         "table.csv": aggregates_csv(runs).encode(),
         "report.json": msgspec.json.format(msgspec.json.encode(as_json(runs)), indent=1),
     }
-    try:
+    with writing(folder):
         make_directory(folder)
         for name, data in files.items():
             write_atomically(folder / name, data)
-    except OSError as error:
-        raise output_error(folder, error) from error
 
 
 def write_page(  # all that is on it
@@ -52,24 +50,20 @@ def write_page(  # all that is on it
     """One HTML file that needs nothing else."""
     from speciate.reporting.page import render  # noqa: PLC0415  # it draws: matplotlib is an extra, and slow to import
 
-    try:
+    with writing(path):
         make_directory(path.absolute().parent)
         write_atomically(path, render(runs, title, categories, drawn=drawn, problems=problems).encode())
-    except OSError as error:
-        raise output_error(path, error) from error
 
 
 def write_figures(runs: Sequence[Run], folder: Path, categories: Sequence[Category] = ()) -> None:
     """Every figure of the page as SVG and PNG."""
     from speciate.reporting.svg import save  # noqa: PLC0415  # as above
 
-    try:
+    with writing(folder):
         make_directory(folder)
         for name, figure in _figures(runs, categories):
             for suffix in (".svg", ".png"):
                 save(figure, folder / f"{name}{suffix}")
-    except OSError as error:
-        raise output_error(folder, error) from error
 
 
 def _figures(runs: Sequence[Run], categories: Sequence[Category]) -> Iterator[tuple[str, "Figure"]]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from speciate.config import choose
 from speciate.errors import ConfigError, FeatureError, StateDamagedError
 from speciate.evaluate.measure import measure
-from speciate.files import make_directory, output_error, write_atomically
+from speciate.files import make_directory, write_atomically, writing
 from speciate.head import Head
 from speciate.plugins import Plugins
 from speciate.replay.recorded import Recorded
@@ -50,14 +50,12 @@ def replay(  # all that a run is of
     """Run a recipe and keep it in a folder; `workers` is how many run side by side, to be told with the times."""
     config = recipe.benchmark_config
     stream = make_stream(recorded, config.support, recipe.order, config.burst, recipe.seed)
-    try:
+    with writing(folder):
         make_directory(folder)
         (folder / RUN).unlink(missing_ok=True)
         write_atomically(folder / RECIPE, encode(recipe, "json"))
         run = _run(recipe, recorded, stream, folder, plugins, moved, workers)
         write_atomically(folder / RUN, msgspec.json.format(encode(run, "json"), indent=1))
-    except OSError as error:
-        raise output_error(folder, error) from error
     return run
 
 

@@ -41,7 +41,7 @@ ENCODER_FILE = "encoder.onnx"
     "--images",
     metavar="FOLDER",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help=f"Compare the features of {MOST_IMAGES} images in and below this folder; without it, of made-up ones.",
+    help=f"Compare features of {MOST_IMAGES} images below this folder and behind links; without it, of made-up ones.",
 )
 @json_option
 def command(*, model: Path, out: Path, images: Path | None, as_json: bool) -> None:
@@ -106,14 +106,12 @@ def _write_file(options: "TimmOptions", out: Path, images: Path | None, show: "W
     """Write the encoder as a single file, and give what there is to tell."""
     import msgspec
 
-    from speciate.files import make_directory, output_error
+    from speciate.files import make_directory, writing
     from speciate_plugins.vision.exporting import OPSET, export
     from speciate_plugins.vision.models import build
 
-    try:
+    with writing(out):
         make_directory(out.absolute().parent)
-    except OSError as error:
-        raise output_error(out, error) from error
     show(0, 2, "loading the model")
     # On any machine the same file: it is the serving machine's options that say what it runs on.
     model = build(msgspec.structs.replace(options, device="cpu", compile=False))
@@ -160,13 +158,13 @@ def _onnx_section(options: "TimmOptions") -> dict[str, Any]:
 def _prepared(view: "View", folder: Path, max_pixels: int) -> "Images":
     """Images from all over a folder, as the model sees them; those that cannot be decoded do not count."""
     from speciate.errors import ConfigError, EventError
-    from speciate_plugins.sources.images import MEDIA_TYPES
+    from speciate_plugins.sources.images import MEDIA_TYPES, find_images, read_image
 
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in MEDIA_TYPES and path.is_file())
+    files = find_images(str(folder), MEDIA_TYPES)
     prepared = []
-    for path in files[:: math.ceil(len(files) / MOST_IMAGES) or 1]:
-        with contextlib.suppress(EventError, OSError):
-            prepared.append(view.prepare(path.read_bytes(), max_pixels))
+    for file in files[:: math.ceil(len(files) / MOST_IMAGES) or 1]:
+        with contextlib.suppress(EventError):
+            prepared.append(view.prepare(read_image(file.path), max_pixels))
     if not prepared:
         raise ConfigError(
             f"--images {folder}: none of its {len(files)} image files can be decoded; name another folder"

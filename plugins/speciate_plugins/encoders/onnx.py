@@ -10,10 +10,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from speciate.errors import ConfigError, PluginError
+from speciate.errors import ConfigError, PluginError, first_line
 from speciate.hooks import Provider, hookimpl
 from speciate.logs import get_logger
 from speciate.stages import Encoder
+from speciate_plugins.vision.decoding import import_decoders
 from speciate_plugins.vision.options import MaxPixels
 from speciate_plugins.vision.picturing import picture
 from speciate_plugins.vision.viewing import View
@@ -77,6 +78,7 @@ class OnnxEncoder:
         """See `Encoder`."""
         if self._described is not None:
             return
+        import_decoders()
         started = time.monotonic()
         self._session = _opened(self._options)
         self._described = _described(self._session, self._options.path)
@@ -127,9 +129,8 @@ def _opened(options: OnnxOptions) -> Any:
         settings.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
         session = onnxruntime.InferenceSession(Path(options.path).read_bytes(), settings, providers=wanted)
     except Exception as error:
-        reason = str(error).strip().partition("\n")[0]
         raise ConfigError(
-            f"path = {options.path!r} cannot be used by onnxruntime {onnxruntime.__version__} ({reason}): "
+            f"path = {options.path!r} cannot be used by onnxruntime {onnxruntime.__version__} ({first_line(error)}): "
             "export the model again"
         ) from error
     if options.device == "cuda" and CUDA not in session.get_providers():

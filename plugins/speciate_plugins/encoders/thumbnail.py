@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Encoder
-from speciate_plugins.vision.decoding import PILLOW_PIXELS, hush, opened, shallow
+from speciate_plugins.vision.decoding import hush, import_decoders, opened, shallow
+from speciate_plugins.vision.options import MaxPixels
 from speciate_plugins.vision.picturing import picture
 from speciate_schemas import ImageEvent, Strict
 
@@ -18,10 +19,7 @@ class ThumbnailOptions(Strict, frozen=True):
     """Options of the encoder `thumbnail`."""
 
     size: Annotated[int, msgspec.Meta(ge=1, le=1024, description="Width and height; the dimension is its square.")] = 16
-    max_pixels: Annotated[
-        int,
-        msgspec.Meta(ge=1, le=PILLOW_PIXELS, description="An image with more pixels is rejected before decoding."),
-    ] = 50_000_000
+    max_pixels: MaxPixels = 50_000_000
 
 
 class ThumbnailEncoder:
@@ -34,6 +32,7 @@ class ThumbnailEncoder:
 
     def load(self) -> None:
         """See `Encoder`."""
+        import_decoders("PIL.Image")
         hush()
 
     def prepare(self, image: ImageEvent) -> npt.NDArray[np.float32]:

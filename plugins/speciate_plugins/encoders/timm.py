@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from speciate.errors import ConfigError, PluginError
+from speciate.errors import ConfigError, PluginError, first_line
 from speciate.hooks import Provider, hookimpl
 from speciate.logs import get_logger
 from speciate.stages import Encoder, Trainer
+from speciate_plugins.vision.decoding import import_decoders
 from speciate_plugins.vision.options import TimmOptions
 from speciate_plugins.vision.picturing import picture
 from speciate_plugins.vision.training_options import TrainingOptions
@@ -40,7 +41,8 @@ class TimmEncoder:
         """See `Encoder`."""
         if self._model is not None:
             return
-        from speciate_plugins.vision.models import build  # noqa: PLC0415 - imports torch and timm
+        import_decoders()
+        from speciate_plugins.vision.models import build, precision_name  # noqa: PLC0415 - imports torch and timm
 
         started = time.monotonic()
         model = build(self._options)
@@ -51,7 +53,7 @@ class TimmEncoder:
             model=self._options.model,
             weights=model.origin,
             device=str(model.device),
-            precision=str(model.precision).removeprefix("torch."),
+            precision=precision_name(model.precision),
             dimension=model.dimension,
             seconds=round(time.monotonic() - started, 2),
         )
@@ -95,15 +97,15 @@ def _compiled(model: "FeatureModel") -> Any:
             with torch.inference_mode():
                 run(black)
     except Exception as error:
-        reason = str(error).strip().partition("\n")[0]
         raise ConfigError(
-            f"compile = true: torch cannot compile the model here ({reason}): install a C++ compiler, "
+            f"compile = true: torch cannot compile the model here ({first_line(error)}): install a C++ compiler, "
             "or write compile = false"
         ) from error
     return run
 
 
 def _trainer(encoder: TimmOptions, training: TrainingOptions | None, folder: Path) -> Trainer:
+    import_decoders()
     from speciate_plugins.vision.trainer import TimmTrainer  # noqa: PLC0415 - imports torch and timm
 
     return TimmTrainer(encoder, training, folder)

@@ -34,12 +34,6 @@ async def inspect_topics(options: KafkaConnection, names: Iterable[str]) -> dict
     return {name: _topic(found[name], settings.get(name, {})) for name in there}
 
 
-async def message_limit(options: KafkaConnection, topic: str) -> int | None:
-    """The largest message a topic takes, in bytes; None if there is no such topic or we may not know."""
-    found = (await inspect_topics(options, [topic])).get(topic)
-    return None if found is None else found.limit
-
-
 async def _settings(admin: Any, names: list[str]) -> dict[str, dict[str, str]]:
     from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType  # noqa: PLC0415
 

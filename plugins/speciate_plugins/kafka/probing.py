@@ -39,17 +39,6 @@ async def probe(options: KafkaConnection, topics: Sequence[str] = ()) -> None:
     raise next((problem for problem in problems if not isinstance(problem, AwayError)), _all_away(problems))
 
 
-@asynccontextmanager
-async def reaching(doing: str, options: KafkaConnection, topic: str | None = None) -> AsyncIterator[None]:
-    """As `telling`, for the start of a client: when nobody seems to be there, find out why."""
-    try:
-        with telling(doing, options, topic):
-            yield
-    except AwayError:
-        await probe(options)
-        raise
-
-
 def _all_away(problems: Sequence[SpeciateError]) -> AwayError:
     return AwayError("; ".join(str(problem) for problem in problems))
 

@@ -9,7 +9,7 @@ import msgspec
 
 from speciate.blocking import BlockingSink
 from speciate.errors import EventError, StateMismatchError
-from speciate.files import fsync_directory, make_directory, output_error
+from speciate.files import fsync_directory, make_directory, writing
 from speciate.stages import Output
 from speciate_plugins.sinks.positions import number_in, too_short, unexpected
 from speciate_plugins.splitting import Piece, Splitter
@@ -68,13 +68,11 @@ class AppendingSink(BlockingSink):
     def flush_now(self) -> Position:
         """See `BlockingSink`."""
         self._drain()
-        try:
+        with writing(self._path):
             os.fsync(self._opened)
             if not self._named:
                 fsync_directory(self._path.parent)
             self._check_alone()
-        except OSError as error:
-            raise output_error(self._path, error) from error
         self._named = True
         return (self._length,)
 
@@ -114,13 +112,11 @@ class AppendingSink(BlockingSink):
 
     def _drain(self) -> None:
         """Hand the buffer to the system. What a full disk left over stays in it, so that trying again is safe."""
-        try:
+        with writing(self._path):
             while self._buffer:
                 written = os.write(self._opened, self._buffer)
                 del self._buffer[:written]
                 self._length += written
-        except OSError as error:
-            raise output_error(self._path, error) from error
 
     def _check_alone(self) -> None:
         """Nobody else may write here: a commit that counts on a wrong length would cut whole answers in two."""

@@ -10,7 +10,7 @@ import msgspec
 
 from speciate.blocking import BlockingSink
 from speciate.errors import ConfigError, StateMismatchError
-from speciate.files import TEMPORARY, fsync_directory, make_directory, output_error, write_atomically
+from speciate.files import TEMPORARY, fsync_directory, make_directory, write_atomically, writing
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Output, Sink
 from speciate_plugins.sinks.positions import number_in, too_short, unexpected
@@ -96,10 +96,8 @@ class ParquetSink(BlockingSink):
         """See `BlockingSink`."""
         if self._rows:
             path = self._part(self._parts)
-            try:
+            with writing(path):
                 write_atomically(path, _file(self._rows))
-            except OSError as error:
-                raise output_error(path, error) from error
             self._rows.clear()
             self._parts += 1
         return (self._parts,)

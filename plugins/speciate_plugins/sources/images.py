@@ -1,7 +1,7 @@
 """Source `images`: folders of image files, a file an event, its bytes exactly as they are."""
 
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from glob import has_magic
 from itertools import takewhile
 from pathlib import Path
@@ -85,7 +85,7 @@ class ImagesSource(BlockingSource):
     def open_now(self, position: Position | None, sequence: int) -> None:
         """See `BlockingSource`."""
         suffixes = {suffix.lower() for suffix in self._options.suffixes}
-        self._files = [file for pattern in self._options.paths for file in _find(pattern, suffixes)]
+        self._files = [file for pattern in self._options.paths for file in _matches(pattern, suffixes)]
         self._warn_of_depths()
         index, read = resume_at(position, [text_of(file.path) for file in self._files])
         self._next = index + read
@@ -126,7 +126,7 @@ class ImagesSource(BlockingSource):
         error: EventError | None = None
         data = b""
         try:
-            data = _read(file.path)
+            data = read_image(file.path)
             event = self._event(file, data)
         except EventError as problem:
             error = problem
@@ -154,7 +154,8 @@ class ImagesSource(BlockingSource):
         )
 
 
-def _read(path: Path) -> bytes:
+def read_image(path: Path) -> bytes:
+    """The bytes of a file, if it is one and not too large; otherwise raises `EventError`."""
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
@@ -167,7 +168,14 @@ def _read(path: Path) -> bytes:
         raise DecodeError(f"cannot read {text_of(path)}: {error.strerror}") from None
 
 
-def _find(pattern: str, suffixes: set[str]) -> list[ImageFile]:
+def _matches(pattern: str, suffixes: Collection[str]) -> list[ImageFile]:
+    found = find_images(pattern, suffixes)
+    if not found:
+        raise no_match(pattern)
+    return found
+
+
+def find_images(pattern: str, suffixes: Collection[str]) -> list[ImageFile]:
     """The image files a folder, a file or a glob stands for, sorted by the path below its fixed part."""
     given = Path(pattern)
     if given.is_dir():
@@ -179,10 +187,7 @@ def _find(pattern: str, suffixes: set[str]) -> list[ImageFile]:
         matches = [Path(name) for name in expand(pattern)] if has_magic(pattern) else []
         files = {path for match in matches for path in (_below(match) if match.is_dir() else [match])}
         found = [ImageFile(root, path) for path in files]
-    wanted = [file for file in found if file.path.suffix.lower() in suffixes]
-    if not wanted:
-        raise no_match(pattern)
-    return sorted(wanted, key=lambda file: file.id)
+    return sorted((file for file in found if file.path.suffix.lower() in suffixes), key=lambda file: file.id)
 
 
 def _below(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:

@@ -12,15 +12,14 @@ import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
 from speciate.errors import StateDamagedError, StateLockedError
-from speciate.files import TEMPORARY, fsync_directory, make_directory, output_error, write_atomically
+from speciate.files import TEMPORARY, fsync_directory, make_directory, write_atomically, writing
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Seat, StateStore
 from speciate_plugins.stores.controls import ControlLog
@@ -51,7 +50,7 @@ class DirectoryStore:
 
     def open(self, *, fresh: bool) -> None:
         """See `StateStore`."""
-        with _told(self._path):
+        with writing(self._path):
             make_directory(self._snapshots)
             self._take_lock()
             _remove(self._path, [one.with_name(one.name + TEMPORARY) for one in (self._commit, self._places)])
@@ -93,18 +92,18 @@ class DirectoryStore:
     def save_snapshot(self, sequence: int, data: bytes) -> None:
         """See `StateStore`."""
         path = self._snapshot(sequence)
-        with _told(path):
+        with writing(path):
             write_atomically(path, data)
 
     def remove_snapshot(self, sequence: int) -> None:
         """See `StateStore`."""
         path = self._snapshot(sequence)
-        with _told(path):
+        with writing(path):
             _remove(self._snapshots, [path])
 
     def send(self, data: bytes) -> int:
         """See `Steerable`."""
-        with _told(self._log):
+        with writing(self._log):
             make_directory(self._path)
             return self._controls.send(data, self._count_taken)
 
@@ -176,18 +175,9 @@ class DirectoryStore:
         self._lock = descriptor
 
 
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """What the system refuses is told with the path."""
-    try:
-        yield
-    except OSError as error:
-        raise output_error(path, error) from error
-
-
 def _write_checked(path: Path, value: Any) -> None:
     body = encode(value, "json") + b"\n"
-    with _told(path):
+    with writing(path):
         write_atomically(path, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
 
 

@@ -9,15 +9,13 @@ longer be compared with what the whole encoder makes of the same images.
 
 import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import torch
 from torch import Tensor
 
-from speciate.files import make_directory, output_error, sync_file, write_atomically
+from speciate.files import make_directory, sync_file, write_atomically, writing
 from speciate_schemas import Strict
 
 
@@ -94,12 +92,3 @@ class Activations:
             return None
         whole = size >= kept.images * math.prod(kept.shape) * torch.float32.itemsize
         return kept if whole else None
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Tell the operator which file could not be written, and why."""
-    try:
-        yield
-    except OSError as error:
-        raise output_error(path, error) from error

@@ -1,5 +1,6 @@
 """Encoded images to pixels. What a stranger sent is either decoded as it was meant, or rejected with the reason."""
 
+import importlib
 import math
 import warnings
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from speciate.errors import EncodeError, EventError
+from speciate.errors import EncodeError, EventError, PluginError, first_line
 from speciate_plugins.vision.room import Room
 from speciate_plugins.vision.segments import check_segments
 
@@ -28,6 +29,9 @@ ROOM = Room(100_000_000)
 
 WIDEST = (2**31 - 1) // 64 - 7
 """Pillow allocates nothing for a wider row, and calls that a lack of memory."""
+
+DECODERS = {"PIL.Image": "Pillow", "simplejpeg": "simplejpeg"}
+"""What decodes: a module, and the package it comes in."""
 
 BY_INTERPRETER = "bmp_rle"
 """Pillow decodes these pixel by pixel in Python, with the interpreter held for seconds."""
@@ -55,16 +59,27 @@ class Decoded(NamedTuple):
     """Left, top, right and bottom of the image in `pixels`: a length which is scaled is rounded up."""
 
 
-def decode(data: memoryview | bytes, *, max_pixels: int) -> npt.NDArray[np.uint8]:
-    """Give the pixels, upright, as RGB (height, width, 3); of an animation or of several pages the first."""
-    with decoded(data, max_pixels=max_pixels, at_least=None) as image:
-        return image.pixels
+def import_decoders(*modules: str) -> None:
+    """Import these of `DECODERS`, or all: one that is installed and broken is told before there is any image.
+
+    Raises:
+        PluginError: if one cannot be imported.
+    """
+    for module in modules or DECODERS:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise PluginError(
+                f"images are decoded by {DECODERS[module]}, which cannot be imported ({first_line(error)}): "
+                f"pip install --force-reinstall {DECODERS[module]}"
+            ) from error
 
 
 @contextmanager
 def decoded(data: memoryview | bytes, *, max_pixels: int, at_least: int | None) -> "Iterator[Decoded]":
-    """Decode; a JPEG with `at_least` may come out smaller, which is faster: its shorter side stays at least so long.
+    """Decode; of an animation or of several pages the first.
 
+    A JPEG with `at_least` may come out smaller, which is faster: its shorter side stays at least so long.
     To be made smaller while this is open: until then there is no room for as many other pixels.
     """
     with opened(data, max_pixels, at_least) as image:

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import torch
 import torch.onnx
 
-from speciate.errors import ConfigError, OutputError
-from speciate.files import TEMPORARY, fsync_directory, output_error, sync_file
+from speciate.errors import ConfigError, OutputError, first_line
+from speciate.files import TEMPORARY, fsync_directory, sync_file, writing
 from speciate.stages import Watch
 from speciate_plugins.encoders.onnx import INPUT, OUTPUT, Described, OnnxEncoder, OnnxOptions
 from speciate_plugins.vision.models import FeatureModel, in_float32, precision_name
@@ -69,7 +69,7 @@ def export(model: FeatureModel, path: Path, images: Images = (), watch: Watch = 
     watch(1, 2 + len(images), "exporting the model")
     data = _serialised(in_float32(model))
     unchecked = path.with_name(path.name + TEMPORARY)
-    try:
+    with writing(path), _removed(unchecked):
         with unchecked.open("wb") as file:
             file.write(data)
             sync_file(file)
@@ -82,11 +82,6 @@ def export(model: FeatureModel, path: Path, images: Images = (), watch: Watch = 
             )
         unchecked.replace(path)
         fsync_directory(path.absolute().parent)
-    except OSError as error:
-        raise output_error(path, error) from error
-    finally:
-        with contextlib.suppress(OSError):
-            unchecked.unlink()
     return found
 
 
@@ -110,6 +105,16 @@ def made_up(view: View) -> list[npt.NDArray[np.uint8]]:
     slopes = rng.uniform(-1, 1, (sum(BATCHES), 2, 3, 1, 1))
     gradients = [(127.5 + 63 * (slope * down + along * across)).astype(np.uint8) for slope, along in slopes]
     return [*noise, *gradients]
+
+
+@contextlib.contextmanager
+def _removed(path: Path) -> Iterator[None]:
+    """Leave no such file behind."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def _remedy(model: FeatureModel) -> str:
@@ -176,8 +181,7 @@ def _reason(error: BaseException) -> str:
     """The first line of what lies beneath: the exporter wraps it in advice on reporting it."""
     while error.__cause__ is not None:
         error = error.__cause__
-    first = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {first}"
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
 def _compared(model: FeatureModel, path: Path, images: Images, watch: Watch) -> Agreement:

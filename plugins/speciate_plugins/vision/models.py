@@ -13,7 +13,7 @@ import torch
 from timm.data.config import resolve_model_data_config
 from torch import Tensor
 
-from speciate.errors import ConfigError
+from speciate.errors import ConfigError, first_line
 from speciate.files import write_atomically
 from speciate_plugins.vision import weights
 from speciate_plugins.vision.options import Pooling, Precision, TimmOptions
@@ -155,8 +155,7 @@ def find_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device).cpu()  # some names are of devices that compute nothing
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise ConfigError(f"device = {name!r} cannot be used here ({reason}): write auto or cpu") from error
+        raise ConfigError(f"device = {name!r} cannot be used here ({first_line(error)}): write auto or cpu") from error
     return device
 
 

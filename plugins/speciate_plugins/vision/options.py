@@ -1,4 +1,4 @@
-"""Options of the encoders that run a network. Nothing heavy is imported here."""
+"""Options of the encoders. Nothing heavy is imported here."""
 
 from typing import Annotated, Literal
 

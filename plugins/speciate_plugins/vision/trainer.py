@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from speciate.errors import ConfigError, SupportError
+from speciate.files import writing
 from speciate.stages import Watch
-from speciate_plugins.vision.activations import Activations, writing
+from speciate_plugins.vision.activations import Activations
 from speciate_plugins.vision.learning import Learner
 from speciate_plugins.vision.models import FeatureModel, build, in_float32, precision_name, save_weights
 from speciate_plugins.vision.options import TimmOptions

@@ -14,9 +14,8 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
-from speciate.files import write_atomically
+from speciate.files import write_atomically, writing
 from speciate.stages import Watch
-from speciate_plugins.vision.activations import writing
 from speciate_plugins.vision.learning import Learner, Places
 from speciate_plugins.vision.training_options import TrainingOptions
 from speciate_schemas import Epoch, Strict

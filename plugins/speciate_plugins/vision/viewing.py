@@ -59,12 +59,8 @@ class View(Strict, frozen=True):
                 )
             return self._cut(image)
 
-    def cut(self, rgb: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-        """Resize (height, width, 3) and cut out the middle: (3, height, width), contiguous and writable."""
-        height, width, _ = rgb.shape
-        return self._cut(Decoded(rgb, (height, width), (0, 0, width, height)))
-
     def _cut(self, image: Decoded) -> npt.NDArray[np.uint8]:
+        """Resize and cut out the middle, contiguous and writable."""
         from PIL import Image  # noqa: PLC0415 - heavy, and an extra
 
         height, width = self._resized(*image.size)

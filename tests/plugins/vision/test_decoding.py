@@ -18,10 +18,11 @@ import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from pixels import decode
 
 from speciate.errors import EncodeError
 from speciate_plugins.vision import decoding
-from speciate_plugins.vision.decoding import Decoded, decode, decoded, hush
+from speciate_plugins.vision.decoding import Decoded, decoded, hush
 from speciate_plugins.vision.room import Room
 
 LIMIT = 1_000_000
@@ -380,16 +381,15 @@ def test_scaling_makes_a_large_image_small() -> None:
 CHILD = """
 import resource, sys
 from speciate.errors import EncodeError
-from speciate_plugins.vision import decoding
-from speciate_plugins.vision.decoding import Decoded, decode, decoded, hush
-from speciate_plugins.vision.room import Room
+from speciate_plugins.vision.decoding import decoded, hush
 
 def kilobytes(what):
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(what))
 
 def attempt(data, max_pixels):
     try:
-        return str(decode(data, max_pixels=max_pixels).shape)
+        with decoded(data, max_pixels=max_pixels, at_least=None) as image:
+            return str(image.pixels.shape)
     except (EncodeError, MemoryError) as error:
         return repr(error)
 

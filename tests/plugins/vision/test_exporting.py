@@ -136,10 +136,23 @@ def test_a_graph_for_one_image_only_is_found_out(
 
 
 def test_the_images_given_are_those_compared(
-    wrongly_exported: FeatureModel, convolutions: Exported, tmp_path: Path
+    convolutions: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    images = made_up(convolutions.model.view)[:3]
-    assert export(convolutions.model, tmp_path / "model.onnx", images).images == 3
+    """The file differs from the model on one image alone: it is found out if that is among those given."""
+    model = build(MODELS["convolutions"])
+    *others, odd = np.random.default_rng(7).integers(0, 256, (4, 3, *model.view.size), dtype=np.uint8)
+    right = model.forward
+
+    def wrong(images: torch.Tensor) -> torch.Tensor:
+        is_odd = (images == torch.from_numpy(odd)).flatten(1).all(1, keepdim=True)
+        return torch.where(is_odd, -right(images), right(images))
+
+    monkeypatch.setattr(exporting, "_serialised", lambda model: convolutions.path.read_bytes())
+    model.forward = wrong
+    assert export(model, tmp_path / "by-default.onnx").images == 2 * sum(BATCHES)
+    assert export(model, tmp_path / "others.onnx", others).images == 3
+    with pytest.raises(OutputError, match="gives other features"):
+        export(model, tmp_path / "all.onnx", [*others, odd])
 
 
 def test_a_model_that_is_no_graph(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

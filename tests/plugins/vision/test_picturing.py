@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
 
+from pets import PHOTOGRAPHS, needs_photographs
 from speciate.errors import EncodeError
 from speciate_plugins.vision.decoding import hush
 from speciate_plugins.vision.picturing import picture
 
 LIMIT = 50_000_000
-PHOTOGRAPHS = Path(__file__).parents[4] / "shared" / "data" / "pets-images"
 ROWS, COLUMNS = np.mgrid[0:240, 0:320]
 SCENE = np.stack([COLUMNS * 0.7, ROWS, 255 - COLUMNS * 0.4 - ROWS * 0.4], axis=2).astype(np.uint8)
 """Smooth, so that JPEG keeps it; no two of its eight orientations are alike."""
@@ -139,7 +138,7 @@ def test_an_image_of_too_many_pixels_is_refused() -> None:
         picture(WHOLE, 96, max_pixels=320 * 240 - 1)
 
 
-@pytest.mark.skipif(not PHOTOGRAPHS.is_dir(), reason="needs photographs of Oxford-IIIT Pet beside the project")
+@needs_photographs
 def test_photographs_become_a_few_thousand_bytes_that_look_like_them() -> None:
     paths = sorted(PHOTOGRAPHS.glob("*/*.jpg"))[::60]
     assert paths

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import simplejpeg
 from PIL import Image
+from pixels import decode
 
 from speciate.errors import EncodeError
 from speciate_plugins.encoders.thumbnail import ThumbnailEncoder, ThumbnailOptions
-from speciate_plugins.vision.decoding import decode, hush
+from speciate_plugins.vision.decoding import hush
 from speciate_plugins.vision.segments import MOST_SCANS, MOST_SEGMENTS, check_segments
 from speciate_schemas import ImageEvent
 

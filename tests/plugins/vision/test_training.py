@@ -14,8 +14,7 @@ from speciate_plugins.vision.training_options import TrainingOptions
 torch = pytest.importorskip("torch")
 pytest.importorskip("timm")
 
-from speciate_plugins.vision.activations import Activations  # noqa: E402 - after the check for torch
-from speciate_plugins.vision.learning import Held, Learner  # noqa: E402
+from speciate_plugins.vision.learning import Held, Learner  # noqa: E402 - after the check for torch
 from speciate_plugins.vision.training import Training, hold_out, learning_rate  # noqa: E402
 
 CLASSES = np.arange(30) % 3
@@ -196,26 +195,3 @@ def test_a_loss_that_is_no_number_is_an_error_that_tells_what_to_change(tmp_path
     training, _ = a_training(tmp_path, learning_rate=1e30)
     with pytest.raises(ConfigError, match=r"the loss is (nan|inf) in epoch \d.*training.learning_rate is too high"):
         training.run(ignore)
-
-
-def test_activations_are_counted_only_when_whole(tmp_path):
-    rows = torch.arange(24, dtype=torch.float32).reshape(4, 2, 3)
-    Activations(tmp_path, "a").append(rows[:1], 1.5)
-    Activations(tmp_path, "a").append(rows[1:3], 2.0)
-    with (tmp_path / "activations.f32").open("ab") as file:
-        file.write(b"\x01" * 30)  # written, never counted
-    kept = Activations(tmp_path, "a")
-    assert (kept.images, kept.seconds) == (3, 3.5)
-    assert torch.equal(kept.tensor(), rows[:3])
-    kept.append(rows[3:], 0.5)
-    assert torch.equal(Activations(tmp_path, "a").tensor(), rows)
-
-
-def test_activations_of_something_else_or_too_few_are_forgotten(tmp_path):
-    Activations(tmp_path, "a").append(torch.ones(2, 1, 3), 1.0)
-    assert Activations(tmp_path, "b").images == 0
-    (tmp_path / "activations.f32").write_bytes(b"1234")
-    kept = Activations(tmp_path, "a")
-    assert kept.images == 0
-    kept.append(torch.zeros(1, 1, 2), 1.0)
-    assert torch.equal(Activations(tmp_path, "a").tensor(), torch.zeros(1, 1, 2))

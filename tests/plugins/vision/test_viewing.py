@@ -2,7 +2,6 @@
 
 import math
 from io import BytesIO
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -11,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from pets import PHOTOGRAPHS, needs_photographs
 from speciate.errors import ConfigError, EncodeError
+from speciate_plugins.vision.decoding import PILLOW_PIXELS
 from speciate_plugins.vision.viewing import View
 
 timm_data = pytest.importorskip("timm.data", reason="timm is what views are compared with")
 
 LIMIT = 50_000_000
-PHOTOGRAPHS = Path(__file__).parents[3].parent / "shared" / "data" / "pets-images"
 
 CONFIGS = {
     "efficientnet_lite0": {"input_size": (3, 224, 224), "crop_pct": 0.875, "interpolation": "bicubic"},
@@ -65,15 +65,22 @@ def jpeg(rgb: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
+def prepared(view: View, rgb: np.ndarray) -> np.ndarray:
+    """What is seen of just these pixels: PNG keeps them."""
+    buffer = BytesIO()
+    Image.fromarray(rgb).save(buffer, "PNG", compress_level=1)
+    return view.prepare(memoryview(buffer.getvalue()), PILLOW_PIXELS)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_view_is_the_one_of_timm(name, shape) -> None:
     config, rgb = config_of(name), noise(*SHAPES[shape])
     view = View.of(config)
     if "border" in name and shape in {"a line", "a column"}:
-        assert view.cut(rgb).shape == config["input_size"]  # timm itself resizes it to nothing, and fails
+        assert prepared(view, rgb).shape == config["input_size"]  # timm itself resizes it to nothing, and fails
         return
-    mine = view.cut(rgb)
+    mine = prepared(view, rgb)
     assert mine.dtype == np.uint8
     assert mine.flags.c_contiguous
     assert mine.flags.writeable
@@ -88,14 +95,14 @@ def test_a_view_is_the_one_of_timm(name, shape) -> None:
 )
 def test_sizes_are_rounded_as_timm_rounds_them(name, height, width) -> None:
     config, rgb = config_of(name), noise(height, width)
-    np.testing.assert_array_equal(View.of(config).cut(rgb), of_timm(config, rgb))
+    np.testing.assert_array_equal(prepared(View.of(config), rgb), of_timm(config, rgb))
 
 
 def test_normalised_it_is_what_a_model_of_timm_is_given() -> None:
     config, rgb = config_of("efficientnet_lite0"), noise(300, 400)
     theirs = timm_data.create_transform(**config, is_training=False)(Image.fromarray(rgb)).numpy()
     mean, std = (np.array(config[key], np.float32)[:, None, None] for key in ("mean", "std"))
-    mine = (View.of(config).cut(rgb).astype(np.float32) / 255 - mean) / std
+    mine = (prepared(View.of(config), rgb).astype(np.float32) / 255 - mean) / std
     np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-6)
 
 
@@ -126,13 +133,6 @@ def test_a_configuration_that_cannot_be_followed_is_refused(change, words) -> No
         View.of(config_of("efficientnet_lite0") | change)
 
 
-def test_prepared_is_decoded_and_cut() -> None:
-    view, rgb = View.of(config_of("efficientnet_lite0")), noise(300, 400)
-    buffer = BytesIO()
-    Image.fromarray(rgb).save(buffer, "PNG")
-    np.testing.assert_array_equal(view.prepare(memoryview(buffer.getvalue()), LIMIT), view.cut(rgb))
-
-
 def test_what_would_grow_beyond_the_limit_is_rejected() -> None:
     """A line of a few pixels, its shorter side resized to 256, would fill the memory."""
     view, line = View.of(config_of("efficientnet_lite0")), jpeg(noise(1, 2000))
@@ -145,11 +145,11 @@ def test_what_would_grow_beyond_the_limit_is_rejected() -> None:
 def drift(view: View, data: bytes) -> float:
     """How far a view moves by scaled decoding: root mean square, in levels of 255."""
     with Image.open(BytesIO(data)) as image:
-        exact = view.cut(np.asarray(image.convert("RGB")))
+        exact = prepared(view, np.asarray(image.convert("RGB")))
     return math.sqrt(np.mean((view.prepare(data, LIMIT).astype(float) - exact) ** 2))
 
 
-@pytest.mark.skipif(not PHOTOGRAPHS.is_dir(), reason="needs the photographs of shared/data/pets-images")
+@needs_photographs
 def test_a_large_photograph_decoded_small_is_the_same_to_the_eye() -> None:
     view = View.of(config_of("efficientnet_lite0"))
     drifts = []
