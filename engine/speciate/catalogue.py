@@ -4,7 +4,6 @@ In a package's metadata, group `speciate`, the entry point `"catalogue.mine" = "
 package with folders `benchmarks`, `methods` and `comparisons` of TOML files. Each is called by the name of its file.
 """
 
-import difflib
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 from importlib.resources import files
@@ -12,10 +11,11 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TypeVar
 
-from speciate.config import apply_overrides, checked, read_toml
 from speciate.errors import ConfigError
+from speciate.hints import did_you_mean
 from speciate.hooks import PROJECT
 from speciate.logs import get_logger
+from speciate.trees import apply_overrides, checked, read_toml
 from speciate_schemas import BenchmarkConfig, ComparisonConfig, MethodConfig, Strict
 
 log = get_logger(__name__)
@@ -61,10 +61,8 @@ def load(kind: str, reference: str, config: type[Config], overrides: Sequence[st
 def _find(kind: str, name: str) -> Traversable:
     found = ready(kind)
     if name not in found:
-        near = difflib.get_close_matches(name, found, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
         raise ConfigError(
-            f"there is no {kind.removesuffix('s')} {name!r}: {hint}ready are {', '.join(found) or 'none'}; "
-            f"a file of your own ends with {SUFFIX}"
+            f"there is no {kind.removesuffix('s')} {name!r}: {did_you_mean(name, found)}ready are "
+            f"{', '.join(found) or 'none'}; a file of your own ends with {SUFFIX}"
         )
     return found[name]

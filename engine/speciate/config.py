@@ -1,18 +1,13 @@
 """From a TOML file and overrides to checked options, before anything runs."""
 
-import difflib
 import os
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, TypeVar
-
-import msgspec
+from typing import Any
 
 from speciate.bundle import Bundle, is_bundle
 from speciate.errors import BundleError, ConfigError, PluginError
@@ -20,6 +15,7 @@ from speciate.hooks import Provider
 from speciate.logs import get_logger
 from speciate.plugins import Plugins
 from speciate.stages import Seat
+from speciate.trees import apply_overrides, check_keys, checked, read_toml
 from speciate_schemas import (
     AlbumOptions,
     CommitOptions,
@@ -32,8 +28,6 @@ from speciate_schemas import (
 )
 
 log = get_logger(__name__)
-
-StrictT = TypeVar("StrictT", bound=Strict)
 
 SECTION_STAGES = {
     "source": "source",
@@ -146,16 +140,6 @@ def load(path: Path, overrides: Sequence[str] = (), source: Mapping[str, Any] | 
     return parse({**tree, **({} if source is None else {"source": source})}, str(path), overrides)
 
 
-def read_toml(file: Traversable, what: str, name: str) -> dict[str, Any]:
-    """The contents of a TOML file; `what` and `name` say which it is when it cannot be read, or is none."""
-    try:
-        return tomllib.loads(file.read_bytes().decode())
-    except OSError as error:
-        raise ConfigError(f"cannot read {what}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{name} is not valid TOML: {error}") from error
-
-
 def parse(tree: Mapping[str, Any], where: str = "configuration", overrides: Sequence[str] = ()) -> PipelineConfig:
     """Check the engine's own keys of a configuration given as nested mappings, after overrides."""
     changed = deepcopy(dict(tree))
@@ -165,15 +149,6 @@ def parse(tree: Mapping[str, Any], where: str = "configuration", overrides: Sequ
         if isinstance(changed.get(name), dict):
             check_keys(changed[name], kind, f"{where}: [{name}]")
     return checked(changed, PipelineConfig, where)
-
-
-def checked(tree: Mapping[str, Any], kind: type[StrictT], where: str) -> StrictT:
-    """A tree of keys and values as the struct it must be."""
-    check_keys(tree, kind, where)
-    try:
-        return msgspec.convert(tree, kind)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {readable(error)}") from error
 
 
 def resolve(config: PipelineConfig, plugins: Plugins) -> Resolved:
@@ -293,44 +268,3 @@ def choose(plugins: Plugins, stage: str, section: Mapping[str, Any], where: str)
         raise PluginError(f"[{where}] {error}") from error
     found = checked(options, provider.options, f"[{where}] {stage} {name!r}")
     return Chosen(stage, name, plugins.info(stage, name).version, provider, found)
-
-
-def apply_overrides(tree: dict[str, Any], overrides: Iterable[str]) -> None:
-    """Set dotted keys of nested mappings, in order."""
-    for override in overrides:
-        _override(tree, override)
-
-
-def _override(tree: dict[str, Any], override: str) -> None:
-    """Set one dotted key. The value is TOML; what is not valid TOML is taken as the text it is."""
-    key, equals, text = override.partition("=")
-    path = key.strip().split(".")
-    if not equals or not all(path):
-        raise ConfigError(f"override {override!r} must look like section.key=value")
-    try:
-        parsed = tomllib.loads(f"value = {text}")
-    except (tomllib.TOMLDecodeError, RecursionError):
-        parsed = {}
-    # Text of several lines may be TOML with keys of its own; it is one value all the same.
-    value = parsed["value"] if parsed.keys() == {"value"} else text
-    node = tree
-    for part in path[:-1]:
-        node = node.setdefault(part, {})
-        if not isinstance(node, dict):
-            raise ConfigError(f"override {override!r}: {part!r} is a value, not a section")
-    node[path[-1]] = value
-
-
-def check_keys(tree: Mapping[str, Any], kind: type[Strict], where: str) -> None:
-    """Refuse a key the struct does not have, and suggest the nearest it has."""
-    known = [field.encode_name for field in msgspec.structs.fields(kind)]
-    for key in tree:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ConfigError(f"{where} has no key {key!r}: {hint}it takes {', '.join(known) or 'none'}")
-
-
-def readable(error: msgspec.DecodeError) -> str:
-    """Msgspec's message with the path as one would write it in the file."""
-    return str(error).replace("`$.", "`").replace(" - at `$`", "")

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from speciate.bundle import check_free, is_bundle, write_bundle
-from speciate.config import Chosen, checked, choose
+from speciate.config import Chosen, choose
 from speciate.errors import ConfigError, SupportError
 from speciate.head import Head
 from speciate.intake import ChangedError, Intake, Untrained
@@ -29,6 +29,7 @@ from speciate.stages import Source, Trainer, Watch
 from speciate.support import check_support, labelled
 from speciate.surroundings import hardware, versions
 from speciate.threads import in_thread
+from speciate.trees import checked
 from speciate.workplace import Workplace, remove_work
 from speciate_schemas import (
     Array,

@@ -1,6 +1,5 @@
 """Finding plugins: by entry point, imported only when used, each problem told in one sentence."""
 
-import difflib
 import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ import pluggy
 from speciate import hooks
 from speciate.commands import Announced, load_command
 from speciate.errors import PluginError
+from speciate.hints import did_you_mean
 from speciate.hooks import PROJECT, STAGES, Provider
 from speciate.logs import get_logger
 from speciate_schemas import Strict
@@ -111,9 +111,7 @@ class Plugins:
 
     def _unknown(self, stage: str, name: str) -> str:
         names = self.names(stage)
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        return f"unknown {stage} {name!r}: {hint}installed are {', '.join(names) or 'none'}"
+        return f"unknown {stage} {name!r}: {did_you_mean(name, names)}installed are {', '.join(names) or 'none'}"
 
 
 @cache

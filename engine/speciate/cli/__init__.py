@@ -125,10 +125,10 @@ def _line(owners: "list[Announced]") -> str:
 
 
 def _nearest(name: str, names: list[str]) -> str:
-    import difflib
+    from speciate.hints import did_you_mean
 
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(name, names)
+    return f"; {hint.rstrip()}" if hint else ""
 
 
 def _epilog() -> str:

@@ -88,7 +88,7 @@ def _config(
     from importlib.resources import files
 
     from speciate.cli.inputs import source_section
-    from speciate.config import apply_overrides, checked, read_toml
+    from speciate.trees import apply_overrides, checked, read_toml
     from speciate_schemas import FitConfig
 
     if config is None:
@@ -108,7 +108,7 @@ def _make_room(tree: dict[str, Any], overrides: tuple[str, ...]) -> None:
     """Another plugin than the default one has options of its own, and may not be one that can be trained."""
     from copy import deepcopy
 
-    from speciate.config import apply_overrides
+    from speciate.trees import apply_overrides
 
     wanted = deepcopy(tree)
     apply_overrides(wanted, overrides)

@@ -58,9 +58,10 @@ def command(
 def _source(inputs: tuple[str, ...], plugin: str | None, config: Path | None, options: tuple[str, ...]) -> "Chosen":
     """The source to record, from a configuration or from the inputs."""
     from speciate.cli.inputs import source_section
-    from speciate.config import apply_overrides, choose, load, resolve
+    from speciate.config import choose, load, resolve
     from speciate.errors import ConfigError
     from speciate.plugins import installed
+    from speciate.trees import apply_overrides
 
     if config is not None:
         if inputs or plugin:

@@ -38,14 +38,13 @@ def _all() -> dict[str, Any]:
 
 def _named(name: str) -> Any:
     """The type of this name or tag; a slip of the keyboard gets a suggestion."""
-    import difflib
+    from speciate.hints import did_you_mean
 
     types = _types()
     by_folded = {known.casefold(): known for known in types}
     if name.casefold() in by_folded:
         return types[by_folded[name.casefold()]]
-    near = difflib.get_close_matches(name.casefold(), by_folded, n=1)
-    hint = f"did you mean {by_folded[near[0]]!r}? " if near else ""
+    hint = did_you_mean(name, types)
     raise click.BadParameter(f"unknown type {name!r}: {hint}known are {', '.join(types)}", param_hint="TYPE")
 
 

@@ -8,8 +8,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from speciate.config import readable
 from speciate.page.refusals import RefusedError
+from speciate.trees import readable
 from speciate_schemas import Strict
 from speciate_schemas.codec import decode
 

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from speciate.catalogue import is_path, load
-from speciate.config import apply_overrides, checked
 from speciate.describe import toml_text
 from speciate.errors import ConfigError, PluginError, SpeciateError, StateError
 from speciate.logs import get_logger
 from speciate.plugins import installed
 from speciate.replay.recorded import Recorded, load_recorded
 from speciate.replay.running import ASSIGNMENTS, RUNS, load_recipe, load_run, recipe_versions, replay
+from speciate.trees import apply_overrides, checked
 from speciate_schemas import BenchmarkConfig, ComparisonConfig, MethodConfig, Recipe, Run, decode, encode
 
 log = get_logger(__name__)

@@ -87,9 +87,10 @@ def _bundle(path: Path) -> "Bundle | None":
 
 def _timm_options(path: Path, bundle: "Bundle | None") -> "TimmOptions":
     """The options of the encoder to export."""
-    from speciate.config import choose, read_toml
+    from speciate.config import choose
     from speciate.errors import ConfigError
     from speciate.plugins import installed
+    from speciate.trees import read_toml
     from speciate_plugins.vision.options import TimmOptions
 
     tree = read_toml(path, f"MODEL {path}", str(path)) if bundle is None else {"encoder": bundle.encoder_section()}

@@ -12,11 +12,11 @@ import pytest
 
 from benches import write_bench
 from speciate.catalogue import load
-from speciate.config import checked
 from speciate.errors import ConfigError
 from speciate.plugins import installed
 from speciate.replay.comparing import compare, finished, plan
 from speciate.replay.recorded import load_recorded
+from speciate.trees import checked
 from speciate_schemas import BenchmarkConfig, ComparisonConfig
 
 OPTIONS = ("--data", "data", "--out", "out", "--jobs", "2")

@@ -8,8 +8,8 @@ import sys
 import msgspec
 import pytest
 
-from speciate.config import checked
 from speciate.errors import ConfigError
+from speciate.trees import checked
 from speciate_plugins.kafka.connection import KafkaConnection, client_arguments, split_server
 
 LOGIN = {"sasl": "scram-sha-512", "username": "robot"}
