@@ -3,8 +3,9 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,8 @@ class OneAtATime:
 
     def load(self) -> None:
         """See `Encoder`."""
-        with self._free:
-            load_encoder(self._encoder)
+        with self._free, importing():
+            self._encoder.load()
 
     def prepare(self, image: ImageEvent) -> npt.NDArray[Any]:
         """See `Encoder`."""
@@ -98,10 +99,11 @@ def image_fault(error: Exception) -> EventError:
     return EncodeError(f"{type(error).__name__}: {error}")
 
 
-def load_encoder(encoder: Encoder) -> None:
-    """Have it ready; a library of its own that is installed and cannot be imported is told as such."""
+@contextmanager
+def importing() -> Iterator[None]:
+    """An encoder is made ready in the block: a library of its own that cannot be imported is told as such."""
     try:
-        encoder.load()
+        yield
     except ImportError as error:
         raise _broken(error) from error
 

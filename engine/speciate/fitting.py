@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from speciate.bundle import check_free, is_bundle, write_bundle
 from speciate.config import Chosen, choose
+from speciate.encoding import importing
 from speciate.errors import ConfigError, SupportError
 from speciate.head import Head
 from speciate.intake import ChangedError, Intake, Untrained
@@ -200,7 +201,8 @@ def _taker(plan: Plan, work: Workplace) -> Trainer | Untrained | None:
     if provider.trainer is None:
         return Untrained(plan.encoder.create())
     # Without [training] too: a trainer also knows how to save an encoder.
-    return provider.trainer(plan.encoder.options, plan.training, work.trainer)
+    with importing():
+        return provider.trainer(plan.encoder.options, plan.training, work.trainer)
 
 
 def _encode(plan: Plan, intake: Intake, taker: Trainer | Untrained | None, work: Workplace, phase: Phase) -> Encoded:

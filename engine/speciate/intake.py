@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from speciate.encoding import BATCH_IMAGES, decoders, image_fault, load_encoder
+from speciate.encoding import BATCH_IMAGES, decoders, image_fault, importing
 from speciate.errors import SupportError
 from speciate.sealed import digest
 from speciate.stages import Encoder, Record, Source, Watch
@@ -40,7 +40,8 @@ class Untrained:
     """Takes images to an encoder that cannot be trained."""
 
     def __init__(self, encoder: Encoder) -> None:
-        load_encoder(encoder)
+        with importing():
+            encoder.load()
         self._encoder = encoder
         self._features: list[npt.NDArray[Any]] = []
         self.observed = 0

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from speciate.bundle import Bundle
 from speciate.config import of_model
-from speciate.encoding import BATCH_IMAGES, decoders, load_encoder
+from speciate.encoding import BATCH_IMAGES, decoders, importing
 from speciate.errors import ConfigError, EncodeError, EventError
 from speciate.head import Decision, Head
 from speciate.plugins import Plugins, installed
@@ -37,7 +37,8 @@ class Model:
         encoder: Encoder | None = None
         if "encoder" in chosen:
             encoder = chosen["encoder"].create()
-            load_encoder(encoder)
+            with importing():
+                encoder.load()
             bundle.check_encoder(encoder)
         return cls(encoder, Head.from_state(bundle.head_state(), plugins))
 

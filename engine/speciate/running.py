@@ -31,9 +31,14 @@ class Unready(NamedTuple):
     """Why something is not being worked on."""
 
     condition: Literal["waiting", "restoring", "away", "stopping"]
-    """For programs."""
     reason: str
-    """For people."""
+    task: int | None = None
+
+    def told(self, *, alone: bool) -> str:
+        """A line for people; `alone` if nothing beside it tells the condition."""
+        place = [] if self.task is None else [f"task {self.task}"]
+        named = [self.condition] if alone and self.condition in ("restoring", "away") else []
+        return ": ".join([*place, *named, self.reason])
 
 
 class TaskRun:
@@ -60,7 +65,7 @@ class TaskRun:
         if self.flow is None:
             return self._doing
         left = self.flow.to_refold
-        return Unready("restoring", f"restoring: {left} inputs to be folded again") if left else None
+        return Unready("restoring", f"{left} inputs to be folded again") if left else None
 
     def stop(self) -> None:
         """Read no more; decide, commit and save what was read, then end."""
@@ -96,7 +101,7 @@ class TaskRun:
             if self._household.encoder is not None:
                 self._doing = Unready("waiting", "loading the encoder")
             await self._household.load_encoder()
-            self._doing = Unready("restoring", "opening and restoring")
+            self._doing = Unready("restoring", "opening its input and outputs")
             with span("restore", task=self.seat.number):
                 start = await self._start()
             answered = start.replay.until

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from speciate.admission import features_of
-from speciate.encoding import encode_records
+from speciate.encoding import encode_records, importing
 from speciate.errors import EventError, SupportError
 from speciate.stages import Encoder, Matrix, Record, Source
 from speciate.threads import in_thread
@@ -23,7 +23,8 @@ async def read_support(source: Source, encoder: Encoder | None) -> tuple[npt.NDA
     vectors: list[npt.NDArray[Any]] = []
     labels: list[str] = []
     if encoder is not None:
-        await in_thread(None, encoder.load)
+        with importing():
+            await in_thread(None, encoder.load)
     await source.open(None, 0)
     try:
         while records := await source.read(READ_EVENTS):

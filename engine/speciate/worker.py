@@ -47,7 +47,7 @@ class _Owned:
     @property
     def unready(self) -> Unready | None:
         """Why the task is not being worked on; None if it is."""
-        return Unready("away", f"away: {self.away}") if self.away else self.run.unready
+        return Unready("away", self.away) if self.away else self.run.unready
 
     def stop(self) -> None:
         """Finish what was read, and try no more: another attempt would shut out whoever has the task next."""
@@ -103,7 +103,7 @@ class Worker:
         if not self._placed:
             return [self._outside]
         found = [(number, owned.unready) for number, owned in self.owned.items()]
-        return [Unready(one.condition, f"task {number}: {one.reason}") for number, one in found if one is not None]
+        return [one._replace(task=number) for number, one in found if one is not None]
 
     def stop(self) -> None:
         """Let every task finish what it has read, then leave the group."""
@@ -137,7 +137,7 @@ class Worker:
             try:
                 count = await self._share.join()
             except AwayError as error:
-                self._outside = Unready("away", f"away: {error}")
+                self._outside = Unready("away", str(error))
                 raise
             self._outside = Unready("waiting", "waiting for a share of the tasks")
 

@@ -51,7 +51,7 @@ class StateView(Strict, frozen=True):
     ]
     uncontrollable: Annotated[str, msgspec.Meta(description="Why nothing can be changed by hand; empty if it can.")]
     suggests: Annotated[bool, msgspec.Meta(description="Whether the density can tell what a merge is worth.")]
-    unready: Annotated[list[str], msgspec.Meta(description="As /ready: empty when all is well.")]
+    unready: Annotated[list[str], msgspec.Meta(description="Why it is not well, a line each; empty when it is.")]
     time: Annotated[float, msgspec.Meta(description="Now, in seconds since the Unix epoch.")]
     seconds: Annotated[float, msgspec.Meta(description="How long it has run.")]
     events_per_second: Annotated[float, msgspec.Meta(description="Over the last seconds.")]

@@ -56,6 +56,12 @@ def image(number):
     return record(number, ImageEvent(id=str(number), image=memoryview(b"x")))
 
 
+async def until(true):
+    async with asyncio.timeout(LONG):
+        while not true():  # noqa: ASYNC110 - a thread sets no event
+            await asyncio.sleep(0.001)
+
+
 class Stage:
     """A stage between two channels, driven by hand."""
 
@@ -73,6 +79,11 @@ class Stage:
         self.running.cancel()
         await asyncio.gather(self.running, return_exceptions=True)
         self.stage.shutdown()
+
+    @property
+    def decoded(self):
+        """Images that wait for nothing but the encoder."""
+        return sum(future.done() for _, future in self.stage._waiting)
 
     async def take(self, count):
         taken = []
@@ -134,16 +145,16 @@ async def test_a_lone_image_never_waits_for_company():
 async def test_batches_form_while_the_encoder_is_busy():
     free = threading.Event()
     encoder = Encoder(encoding=lambda batch: free.wait(LONG) if batch == 1 else None)
-    async with Stage(encoder, encode_events=8, linger_ms=0.0) as stage:
+    # As many as are decoded ahead: of more, the last might come too late for the last batch.
+    async with Stage(encoder, encode_events=8, decode_workers=2, linger_ms=0.0) as stage:
         await stage.arrived.put([image(0)])
-        while not encoder.batches:  # noqa: ASYNC110 - a thread sets no event
-            await asyncio.sleep(0.001)
-        await stage.arrived.put([image(number) for number in range(1, 20)])
-        await asyncio.sleep(0.05)
+        await until(lambda: encoder.batches)
+        await stage.arrived.put([image(number) for number in range(1, 19)])
+        await until(lambda: stage.decoded == 18)
         free.set()
-        assert len(await stage.take(20)) == 20
-        assert encoder.batches == [1, 8, 8, 3]
-        assert (stage.sizes.counts.sum(), stage.sizes.sum) == (4, 20)
+        assert len(await stage.take(19)) == 19
+        assert encoder.batches == [1, 8, 8, 2]
+        assert (stage.sizes.counts.sum(), stage.sizes.sum) == (4, 19)
 
 
 async def test_an_image_that_is_being_decoded_is_waited_for_no_longer_than_the_linger_time():
@@ -175,6 +186,7 @@ async def test_what_is_decoded_ahead_is_bounded():
     encoder = Encoder(decoding=decoded.append, encoding=lambda _: free.wait(LONG))
     async with Stage(encoder, encode_events=4, decode_workers=3) as stage:
         await stage.arrived.put([image(number) for number in range(200)])
+        await until(lambda: encoder.batches and len(stage.stage._waiting) == 2 * 4 + 3)
         await asyncio.sleep(0.1)
         # One batch at the encoder, and behind it two and one for each decoder.
         assert len(decoded) <= 4 + 2 * 4 + 3
@@ -187,7 +199,8 @@ async def test_a_slow_reader_holds_up_the_encoder():
     encoder = Encoder()
     async with Stage(encoder, room=4, encode_events=4) as stage:
         await stage.arrived.put([image(number) for number in range(100)])
-        await asyncio.sleep(0.1)
+        await until(lambda: sum(encoder.batches) > 4)
+        await asyncio.sleep(0.2)
         assert sum(encoder.batches) <= 12
         await stage.take(100)
         assert stage.stage.encoding.backpressured > 0.05

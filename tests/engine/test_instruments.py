@@ -154,7 +154,7 @@ async def test_gauges_are_of_the_tasks_that_run_here_and_counters_stay(tmp_path,
     cluster = Cluster(stream(40), stream(30, seed=1))
     process = Process(cluster, tmp_path, commit={"interval_ms": 5.0})
     await until(lambda: process.share.joined, process)
-    assert process.worker.unready == [("waiting", "waiting for a share of the tasks")]
+    assert process.worker.unready == [("waiting", "waiting for a share of the tasks", None)]
     process.share.give(frozenset({0, 1}))
     await until(lambda: cluster.done and not process.worker.unready, process)
     refresh(process.worker)

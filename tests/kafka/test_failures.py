@@ -13,18 +13,22 @@ from broker import PASSWORD, USER, Broker
 from speciate.errors import AwayError, ConfigError, FencedError, OutputError, SourceError
 from speciate_plugins.kafka.connection import KafkaConnection, client_arguments
 from speciate_plugins.kafka.failures import telling
+from speciate_plugins.kafka.positions import Log
 from speciate_plugins.kafka.probing import probe
+from speciate_plugins.kafka.producer import Transaction
 
 TIMEOUT_MS = 3000
 
 
 @pytest.fixture(scope="module")
 def guarded(kafka_runs_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker with every listener, where `USER` may use the topic "mine" and the transactional id "my-id" only."""
+    """A broker with all listeners; `USER` may use the topic "mine" and the transactional id "my-id", and see "seen"."""
     with Broker(tmp_path_factory.mktemp("guarded"), sasl=True, tls=True, acl=True) as broker:
         broker.create_topic("mine")
         broker.create_topic("theirs")
+        broker.create_topic("seen")
         broker.grant("topic", "mine", "all")
+        broker.grant("topic", "seen", "describe")
         broker.grant("transactional_id", "my-id", "all")
         yield broker
 
@@ -167,6 +171,19 @@ async def test_transactions_without_rights(user):
             await producer.commit_transaction()
     finally:
         await producer.stop()
+
+
+async def test_topic_of_a_transaction_without_rights(user):
+    """Its other topics are not taken into it either, and batches for them may meet no transaction."""
+    writer = Transaction(user, "my-id")
+    for _ in range(6):
+        await writer.init()
+        with pytest.raises(ConfigError, match="user 'robot' has no rights on topic 'seen'"):  # noqa: PT012
+            for topic in ("mine", "seen"):
+                await writer.send(Log(topic, 0), None, b"value", [])
+            await writer.push()
+            await writer.commit({}, None)
+    await writer.close()
 
 
 async def test_an_offset_that_is_not_there(anybody):

@@ -8,7 +8,7 @@ from stub_page import STATE, card, category, near, page_of, renamed, suggested, 
 
 from browser import check_accessibility
 
-AWAY = "task 0: away: the broker at kafka-1.example:9092 does not answer, and neither does the one beside it"
+AWAY = "task 0: the broker at kafka-1.example:9092 does not answer, and neither does the one beside it"
 SHORT = {
     0: "0",
     0.5: "0.5",

@@ -172,14 +172,14 @@ def _head_of(snapshot: "Snapshot", stream: str | None) -> "HeadState":
     from speciate.errors import ConfigError
 
     heads = snapshot.heads
+    if stream in heads:
+        return heads[stream]
     if None in heads:
-        return heads[None]
-    if stream not in heads:
-        known = ", ".join(map(repr, heads)) or "none"
-        raise ConfigError(
-            f"--stream {stream!r} has no categories in the newest snapshot: streams that have are {known}"
-        )
-    return heads[stream]
+        raise ConfigError(f"--stream {stream!r}: streams share their categories in the newest snapshot: leave it out")
+    known = ", ".join(map(repr, heads)) or "none"
+    if stream is None:
+        raise ConfigError(f"each stream has its own categories in the newest snapshot: name one of {known} by --stream")
+    raise ConfigError(f"--stream {stream!r} has no categories in the newest snapshot: streams that have are {known}")
 
 
 def _send(

@@ -103,8 +103,8 @@ def _from_folder(path: Path) -> "list[StoppedTask]":
     if not found:
         raise StateMismatchError(f"{path} holds no state: name the folder of a [store], or the pipeline's TOML file")
     click.echo(
-        f"speciate: {len(found)} of the partitions 0 to {MOST_PARTITIONS - 1} have a state in {path}; for any above "
-        "them, name the pipeline's TOML file",
+        f"speciate: shown of the partitions 0 to {MOST_PARTITIONS - 1} in {path}: {len(found)}; for any above them, "
+        "name the pipeline's TOML file",
         err=True,
     )
     return found

@@ -63,9 +63,9 @@ def listen(address: str, token: str | None) -> Place:
         place = Place(socket.create_server(where[:2], family=family, backlog=BACKLOG), host)
     except (OSError, UnicodeError) as error:
         # A name that cannot be written as one of the DNS, such as one with an empty part, is a UnicodeError.
-        reason = error.strerror if isinstance(error, OSError) else None
+        reason = error.strerror or str(error) if isinstance(error, OSError) else f"{host!r} is no name of a host"
         raise ConfigError(
-            f"--page-address {address}: {reason or error}; choose another, or port 0 for any that is free"
+            f"--page-address {address}: {reason}; choose another, or port 0 for any that is free"
         ) from error
     if token is None and not place.is_loopback:
         place.listening.close()

@@ -67,7 +67,7 @@ class Live:
 
     async def unready(self) -> list[str]:
         """See `Subject`."""
-        return [one.reason for one in await self._unready.ask()]
+        return [one.told(alone=True) for one in await self._unready.ask()]
 
     async def turn(self) -> None:
         """See `Subject`."""
@@ -76,7 +76,8 @@ class Live:
     async def state(self) -> StateView:
         """See `Subject`."""
         state, found = await self._state.ask(), await self._unready.ask()
-        return msgspec.structs.replace(state, condition=_condition(found), unready=[one.reason for one in found])
+        unready = [one.told(alone=False) for one in found]
+        return msgspec.structs.replace(state, condition=_condition(found), unready=unready)
 
     async def universes(self) -> list[Where]:
         """See `Subject`."""

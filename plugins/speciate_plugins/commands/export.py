@@ -107,15 +107,18 @@ def _write_file(options: "TimmOptions", out: Path, images: Path | None, show: "W
     """Write the encoder as a single file, and give what there is to tell."""
     import msgspec
 
+    from speciate.encoding import importing
     from speciate.files import make_directory, writing
-    from speciate_plugins.vision.exporting import OPSET, export
-    from speciate_plugins.vision.models import build
 
     with writing(out):
         make_directory(out.absolute().parent)
     show(0, 2, "loading the model")
-    # On any machine the same file: it is the serving machine's options that say what it runs on.
-    model = build(msgspec.structs.replace(options, device="cpu", compile=False))
+    with importing():
+        from speciate_plugins.vision.exporting import OPSET, export
+        from speciate_plugins.vision.models import build
+
+        # On any machine the same file: it is the serving machine's options that say what it runs on.
+        model = build(msgspec.structs.replace(options, device="cpu", compile=False))
     agreed = export(model, out, [] if images is None else _prepared(model.view, images, options.max_pixels), show)
     return {
         "path": str(out),
@@ -158,10 +161,13 @@ def _onnx_section(options: "TimmOptions") -> dict[str, Any]:
 
 def _prepared(view: "View", folder: Path, max_pixels: int) -> "Images":
     """Images from all over a folder, as the model sees them; those that cannot be decoded do not count."""
-    from speciate.errors import ConfigError, EventError
+    from speciate.errors import ConfigError, EventError, SourceError
     from speciate_plugins.sources.images import MEDIA_TYPES, find_images, read_image
 
-    files = find_images(str(folder), MEDIA_TYPES)
+    try:
+        files = find_images(str(folder), MEDIA_TYPES)
+    except SourceError as error:
+        raise ConfigError(f"--images {folder}: {error}, or name another folder") from error
     prepared = []
     for file in files[:: math.ceil(len(files) / MOST_IMAGES) or 1]:
         with contextlib.suppress(EventError):

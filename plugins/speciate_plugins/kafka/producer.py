@@ -203,8 +203,10 @@ class Transaction:
             offset = (await sent.delivered).offset
         except InvalidTxnState:
             # The transaction was ended by others. A partition that learns so while it takes a batch in cannot say by
-            # whom; the coordinator can, and tells whoever was shut out when it is asked for anything.
-            await self._producer.abort_transaction()
+            # whom; the coordinator can, and tells whoever was shut out when it is asked for anything. Unless it has
+            # told us why already: an abort would overwrite that.
+            if self._death() is None:
+                await self._producer.abort_transaction()
             raise
         except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
             raise self._too_large(sent) from error

@@ -132,9 +132,12 @@ class Refold:
         async with self._seized(count) as (seats, old_marks):
             found = await self._survey(seats, old_marks)
             home = Household(self._resolved, self._plugins)
-            tasks = [await home.new_task(seat.parts.locate) for seat in seats]
-            dealer = Dealer(count, control=self._source.control, moved=found.history.moved)
-            await Relearner(home, self._source, tasks, dealer).learn(found, show)
+            try:
+                tasks = [await home.new_task(seat.parts.locate) for seat in seats]
+                dealer = Dealer(count, control=self._source.control, moved=found.history.moved)
+                await Relearner(home, self._source, tasks, dealer).learn(found, show)
+            finally:
+                await in_thread(None, home.close)
             await self._check_stopped()
             await self._replace(seats, tasks, found)
             return [_result(number, seat, task) for number, (seat, task) in enumerate(zip(seats, tasks, strict=True))]

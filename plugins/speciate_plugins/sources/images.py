@@ -198,7 +198,7 @@ def _below(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]
     try:
         entries = list(folder.iterdir())
     except OSError as error:
-        raise SourceError(f"paths: cannot read the folder {text_of(folder)}: {error.strerror}") from error
+        raise SourceError(f"cannot read the folder {text_of(folder)}: {error.strerror}: make it readable") from error
     for entry in entries:
         yield from _below(entry, above | {real}) if entry.is_dir() else (entry,)
 

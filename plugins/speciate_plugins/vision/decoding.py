@@ -68,9 +68,10 @@ def import_decoders(*modules: str) -> None:
     for module in modules or DECODERS:
         try:
             importlib.import_module(module)
-        except ImportError as error:
+        except Exception as error:  # a mismatch of binaries is a ValueError, a missing one may be an OSError
+            reason = f"{type(error).__name__}: {first_line(error)}"
             raise PluginError(
-                f"images are decoded by {DECODERS[module]}, which cannot be imported ({first_line(error)}): "
+                f"images are decoded by {DECODERS[module]}, which cannot be imported ({reason}): "
                 f"pip install --force-reinstall {DECODERS[module]}"
             ) from error
 

@@ -205,7 +205,15 @@ def test_each_stream_has_suggestions_of_its_own(tmp_path):
     said = refusal(2, "category", "suggest", config, *own, "--stream", "elsewhere")
     assert "--stream 'elsewhere' has no categories in the newest snapshot: streams that have are 'crash'" in said
     # The snapshot knows whose its categories are, whatever the configuration says by now.
-    assert "streams that have are 'crash'" in refusal(2, "category", "suggest", config, *SPLITTING)
+    said = refusal(2, "category", "suggest", config, *SPLITTING)
+    assert "each stream has its own categories in the newest snapshot: name one of 'crash' by --stream" in said
+
+
+def test_categories_that_streams_share_are_those_of_no_stream(split):
+    for universe in ("stream", "partition"):
+        chosen = ("-s", f'run.universe="{universe}"', *SPLITTING)
+        said = refusal(2, "category", "suggest", split, *chosen, "--stream", "crash")
+        assert "--stream 'crash': streams share their categories in the newest snapshot: leave it out" in said
 
 
 def test_what_cannot_be_suggested_is_told(split, tmp_path):

@@ -82,10 +82,10 @@ async def test_ready_is_false_until_all_that_was_answered_is_folded_again(tmp_pa
         await shown(client, "waiting")
         assert (await client.get("/live")).status_code == 200
         running = asyncio.create_task(pipeline.run())
-        await told(client, 503, "task 0: opening and restoring")
+        await told(client, 503, "task 0: restoring: opening its input and outputs")
         await shown(client, "restoring")
         early = await client.get("/api/categories")
-        assert (early.status_code, "opening and restoring" in early.json()["error"]) == (503, True)
+        assert (early.status_code, "restoring: opening" in early.json()["error"]) == (503, True)
         counted = pipeline.instruments()
         assert counted.value("speciate_page_refusals_total", "unready").value == 1
         assert counted.value("speciate_page_refusals_total", "unknown").value == 0
@@ -162,6 +162,8 @@ async def test_ready_is_false_while_the_broker_is_away(tmp_path):
         cluster.partitions[1].events += cluster.partitions[1].events[:1]  # something to fail on
         await told(client, 503, "task 1: away: no answer to ")
         await shown(client, "away")
+        # Which says the word beside it.
+        assert [one[:21] for one in (await client.get("/api/state")).json()["unready"]] == ["task 1: no answer to "]
         text = (await client.get("/metrics")).text
         assert 'speciate_task_away{task="0"} 0' in text
         assert 'speciate_task_away{task="1"} 1' in text

@@ -198,6 +198,21 @@ def test_images_behind_links_count_and_what_is_no_file_is_not_waited_for(config:
 
 
 @pytest.mark.usefixtures("not_exporting")
+def test_a_folder_that_cannot_be_read(config: Path, photographs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Path.iterdir
+
+    def locked(folder: Path) -> Any:
+        if folder == photographs / "cats":
+            raise PermissionError(13, "Permission denied")
+        return real(folder)
+
+    monkeypatch.setattr(Path, "iterdir", locked)
+    message = refusal(config, "--out", config.parent / "x.onnx", "--images", photographs)
+    assert f"--images {photographs}: cannot read the folder {photographs / 'cats'}: Permission denied" in message
+    assert message.endswith(": make it readable, or name another folder")
+
+
+@pytest.mark.usefixtures("not_exporting")
 def test_a_folder_without_images(config: Path) -> None:
     message = refusal(config, "--out", config.parent / "x.onnx", "--images", config.parent)
     assert "none of its 0 image files" in message

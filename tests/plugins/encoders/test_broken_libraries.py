@@ -11,6 +11,7 @@ from speciate.errors import PluginError
 from speciate_plugins.encoders.onnx import OnnxEncoder, OnnxOptions
 from speciate_plugins.encoders.thumbnail import ThumbnailEncoder, ThumbnailOptions
 from speciate_plugins.encoders.timm import TimmEncoder, TimmOptions, speciate_encoder
+from speciate_plugins.vision.decoding import import_decoders
 
 ENCODERS = {
     "onnx": lambda: OnnxEncoder(OnnxOptions(path="none.onnx")).load(),
@@ -58,7 +59,33 @@ def test_the_user_is_told_in_one_line_and_nothing_is_read(tmp_path) -> None:
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     assert line == (
-        "speciate: error: images are decoded by simplejpeg, which cannot be imported (libjpeg.so.62: no such file): "
-        "pip install --force-reinstall simplejpeg"
+        "speciate: error: images are decoded by simplejpeg, which cannot be imported (ImportError: "
+        "libjpeg.so.62: no such file): pip install --force-reinstall simplejpeg"
     )
     assert not (tmp_path / "features.log").exists()
+
+
+@pytest.mark.parametrize("command", [["fit", "images", "--out", "model"], ["export", "timm.toml", "--out", "x.onnx"]])
+def test_a_broken_torch_is_told_in_one_line(command, tmp_path) -> None:
+    (tmp_path / "timm.toml").write_text('[encoder]\nplugin = "timm"\nmodel = "tf_efficientnet_lite0"\n')
+    (tmp_path / "torch.py").write_text("raise ImportError('libtorch.so: no such file')")
+    (tmp_path / "images" / "cat").mkdir(parents=True)
+    (tmp_path / "images" / "cat" / "one.jpg").write_bytes(b"an image, perhaps")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    whole = [sys.executable, "-m", "speciate.cli", *command]
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(whole, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.splitlines()[-1] == (
+        "speciate: error: the encoder uses a library that cannot be imported (ImportError: libtorch.so: no such file): "
+        "install it again"
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_a_library_that_does_not_fit_is_told_like_one_that_is_missing(tmp_path, monkeypatch) -> None:
+    (tmp_path / "simplejpeg.py").write_text("raise ValueError('numpy.dtype size changed')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "simplejpeg", raising=False)
+    with pytest.raises(PluginError, match=r"which cannot be imported \(ValueError: numpy.dtype size changed\)"):
+        import_decoders()
