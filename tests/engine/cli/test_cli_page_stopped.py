@@ -59,7 +59,7 @@ def test_the_states_of_several_partitions_are_several_tasks(done, tmp_path):
     assert [one.task for one in msgspec.json.decode(state, type=StateView).universes] == [0, 3]
     # A store cannot be asked which partitions it has, so it is told which were tried.
     first = (tmp_path / "stderr").read_text().splitlines()[0]
-    assert first.startswith("speciate: 2 of the partitions 0 to 1023 have a state in ")
+    assert first.startswith(f"speciate: shown of the partitions 0 to 1023 in {tmp_path / 'states'}: 2; for any above")
     assert first.endswith("for any above them, name the pipeline's TOML file")
 
 
