@@ -235,8 +235,16 @@ class Broker:
         return _blocking(_produce(self.servers, topic, records))
 
     def read_all(self, topic: str, isolation: str = "read_committed") -> dict[int, list[ConsumerRecord]]:
-        """Every record of every partition up to the end as of now, without a consumer group."""
-        return _blocking(_read_all(self.servers, topic, isolation))
+        """Every record of every partition up to the end as of now, without a consumer group.
+
+        Unless it is to read what is not committed, it waits for transactions that are open: a writer is told that its
+        commit is done a moment before readers see it.
+        """
+        return _blocking(_read_all(self.servers, topic, isolation, settled=isolation == "read_committed"))
+
+    def read_so_far(self, topic: str) -> dict[int, list[ConsumerRecord]]:
+        """What can be seen now of what is committed; for those who ask again and again, or in a transaction."""
+        return _blocking(_read_all(self.servers, topic, "read_committed", settled=False))
 
     def end_offsets(self, topic: str, isolation: str = "read_uncommitted") -> dict[int, int]:
         """The end of every partition; with "read_committed" the start of the first open transaction, if one is open."""
@@ -287,7 +295,7 @@ class Broker:
 
 def read_topic(servers: str, topic: str) -> dict[int, list[ConsumerRecord]]:
     """As `Broker.read_all`, of a broker that somebody else has started."""
-    return _blocking(_read_all(servers, topic, "read_committed"))
+    return _blocking(_read_all(servers, topic, "read_committed", settled=True))
 
 
 def free_ports(count: int) -> list[int]:
@@ -462,8 +470,13 @@ async def _reader(
         yield consumer, await consumer.end_offsets(partitions)
 
 
-async def _read_all(servers: str, topic: str, isolation: str) -> dict[int, list[ConsumerRecord]]:
-    async with _reader(servers, topic, isolation) as (consumer, ends):
+async def _read_all(servers: str, topic: str, isolation: str, *, settled: bool) -> dict[int, list[ConsumerRecord]]:
+    least = await _end_offsets(servers, topic, "read_uncommitted") if settled else {}
+    async with _reader(servers, topic, isolation) as (consumer, bounds):
+        ends = bounds
+        while any(end < least.get(place.partition, 0) for place, end in ends.items()):
+            await asyncio.sleep(0.01)
+            ends = await consumer.end_offsets(list(ends))
         found: dict[int, list[ConsumerRecord]] = {partition.partition: [] for partition in ends}
         # Positions, not records, say when the end is reached: markers and aborted records have offsets too.
         while behind := [place for place, end in ends.items() if await consumer.position(place) < end]:

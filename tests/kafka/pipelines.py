@@ -228,14 +228,13 @@ class Bench:
 
     def answers(self, topic: str = "answers") -> Answers:
         """The committed answers of each partition, in order."""
-        found = self.broker.read_all(f"{self.topic}-{topic}")
-        return {partition: [answer_of(record) for record in records] for partition, records in found.items()}
+        return _answers(self.broker.read_all(f"{self.topic}-{topic}"))
 
     def until_answered(self, *counts: int, topic: str = "answers", seconds: float = PATIENCE) -> Answers:
         """Wait for at least so many answers in each partition."""
 
         def enough() -> Answers | None:
-            found = self.answers(topic)
+            found = _answers(self.broker.read_so_far(f"{self.topic}-{topic}"))
             return found if all(len(found[place]) >= count for place, count in enumerate(counts)) else None
 
         return self.until(enough, f"{counts} inputs are answered", seconds=seconds)
@@ -275,6 +274,10 @@ def speciate(*args: Any, code: int = 0, seconds: float = PATIENCE) -> subprocess
         raise AssertionError(f"{args} did not end within {seconds:g} s: {said}") from None
     assert done.returncode == code, f"exit {done.returncode}: {done.stdout}\n{done.stderr}"
     return done
+
+
+def _answers(found: dict[int, list[Any]]) -> Answers:
+    return {partition: [answer_of(record) for record in records] for partition, records in found.items()}
 
 
 def answer_of(record: Any) -> Answer:

@@ -14,16 +14,18 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAuthorizationFailedError
 from aiokafka.helpers import create_ssl_context
+from aiokafka.structs import ConsumerRecord
 from broker import PASSWORD, USER, Broker, BrokerError, jars, missing, started
 
 FOLDER = Path(__file__).parent
 
 
+def of(found: dict[int, list[ConsumerRecord]]) -> dict[int, list[bytes]]:
+    return {partition: [record.value for record in records] for partition, records in found.items()}
+
+
 def values(broker: Broker, topic: str, isolation: str = "read_committed") -> dict[int, list[bytes]]:
-    return {
-        partition: [record.value for record in records]
-        for partition, records in broker.read_all(topic, isolation).items()
-    }
+    return of(broker.read_all(topic, isolation))
 
 
 async def send(servers: str, topic: str, value: bytes = b"value", **client: object) -> None:
@@ -91,12 +93,15 @@ async def test_read_committed_hides_aborted_and_open_transactions(broker: Broker
         assert broker.end_offsets(topic, "read_committed") == {0: 4}
         await producer.begin_transaction()
         await producer.send_and_wait(topic, b"open")
-        assert values(broker, topic) == {0: [b"committed"]}
+        assert of(broker.read_so_far(topic)) == {0: [b"committed"]}
         assert values(broker, topic, "read_uncommitted") == {0: [b"committed", b"aborted", b"open"]}
         assert broker.end_offsets(topic, "read_committed") == {0: 4}
         assert broker.end_offsets(topic) == {0: 5}
+        waiting = asyncio.create_task(asyncio.to_thread(values, broker, topic))
+        await asyncio.sleep(1)
+        assert not waiting.done()
         await producer.commit_transaction()
-    assert values(broker, topic) == {0: [b"committed", b"open"]}
+        assert await waiting == {0: [b"committed", b"open"]}
 
 
 async def test_paused_broker_answers_once_it_is_resumed(mortal: Broker, topic: str):

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
 from aiokafka.partitioner import murmur2
 from aiokafka.structs import TopicPartition
@@ -442,6 +443,35 @@ def test_who_takes_a_seat_meanwhile_keeps_it(bench: Bench, monkeypatch: pytest.M
     world.run()
     world.check(deal=own, tasks=2, state=False)
     world.check_once()
+
+
+def test_it_is_done_when_everybody_sees_it(bench: Bench):
+    """Who starts the workers at once would find closed seats otherwise."""
+    world = World(bench, SOURCE + SINK + HEAD + KEEPING, 2)
+    world.feed()
+    world.run()
+    asyncio.run(_refold_behind_a_transaction(world))
+    assert [items[-1].done for items in world.said().values()] == [True, True]
+    world.run()
+
+
+async def _refold_behind_a_transaction(world: World) -> None:
+    broker, topic = world.bench.broker, f"{world.bench.topic}-answers"
+    ends = await asyncio.to_thread(broker.end_offsets, topic)
+    stranger = AIOKafkaProducer(bootstrap_servers=broker.servers, transactional_id=f"{topic}-stranger")
+    async with started(stranger) as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, b"void", partition=1)
+        resolved = resolve(load(world.config), installed())
+        refolding = asyncio.create_task(Refold(resolved, installed()).run(lambda *_: None))
+        # Two notices, each with its marker.
+        written = ends[0] + 4
+        while not refolding.done() and (await asyncio.to_thread(broker.end_offsets, topic))[0] < written:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(1)
+        assert not refolding.done()
+        await producer.abort_transaction()
+        await refolding
 
 
 def test_state_in_files_and_answers_that_may_come_twice(bench: Bench):

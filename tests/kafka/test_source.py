@@ -529,6 +529,58 @@ class TestEnd:
             assert source.progress()[:2] == (3, 3)
             assert await source.read(1) == ()
 
+    async def test_an_open_transaction_is_there_if_it_is_committed(self, broker: Broker, topic: str) -> None:
+        broker.create_topic(topic)
+        async with transactional(broker, topic) as producer:
+            for commit in (True, False):
+                await producer.begin_transaction()
+                await producer.send_and_wait(topic, event(f"inside {commit}"), partition=0)
+                fill(broker, topic, [f"behind {commit}"])
+                reading = asyncio.create_task(read_all(options_for(broker, topic)))
+                await asyncio.sleep(1.5)
+                assert not reading.done()
+                await (producer.commit_transaction() if commit else producer.abort_transaction())
+                found = ids(await reading)
+        assert found == ["inside True", "behind True", "behind False"]
+
+    async def test_a_commit_is_there_at_once(self, broker: Broker, topic: str) -> None:
+        broker.create_topic(topic)
+        async with transactional(broker, topic) as producer:
+            for number in range(10):
+                async with producer.transaction():
+                    await producer.send(topic, event(str(number)), partition=0)
+                assert len(await read_all(options_for(broker, topic))) == number + 1
+
+    async def test_a_transaction_is_not_waited_for_without_end(
+        self, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr("speciate_plugins.sources.kafka.DECIDED_SECONDS", 0.5)
+        broker.create_topic(topic)
+        fill(broker, topic, ["before"])
+        async with transactional(broker, topic) as producer, producer.transaction():
+            await producer.send_and_wait(topic, event("inside"), partition=0)
+            fill(broker, topic, ["behind"])
+            records = await read_all(options_for(broker, topic))
+            assert ids(records) == ["before"]
+        # Nothing is lost: it is what the next one begins with.
+        assert ids(await read_all(options_for(broker, topic), records[-1].position)) == ["inside", "behind"]
+        assert caplog.text.count("a transaction is still open") == 1
+
+    async def test_stop_is_prompt_while_a_transaction_is_open(self, broker: Broker, topic: str) -> None:
+        broker.create_topic(topic)
+        async with transactional(broker, topic) as producer, producer.transaction():
+            await producer.send_and_wait(topic, event("inside"), partition=0)
+            source = KafkaSource(options_for(broker, topic))
+            opening = asyncio.create_task(source.open(None, 0))
+            await asyncio.sleep(1)
+            assert not opening.done()
+            source.stop()
+            began = time.monotonic()
+            await opening
+            assert time.monotonic() - began < 2
+            assert await source.read(10) == ()
+            await source.close()
+
     async def test_nothing_there(self, broker: Broker, topic: str) -> None:
         broker.create_topic(topic, 2)
         assert await read_all(options_for(broker, topic)) == []

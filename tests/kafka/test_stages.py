@@ -116,7 +116,7 @@ def test_encoders_and_heads_apart_answer_as_one_process_would(bench: Bench) -> N
     bench.start(decide_config)
     bench.feed(sent)
     bench.until(
-        lambda: min(map(len, bench.broker.read_all(f"{bench.topic}-features").values())) > 10, "some are encoded"
+        lambda: min(map(len, bench.broker.read_so_far(f"{bench.topic}-features").values())) > 10, "some are encoded"
     )
     encoders[0].kill()
     bench.start(encode_config, "-s", SLOW)
@@ -260,7 +260,7 @@ def test_at_least_once_repeats_what_it_said(bench: Bench) -> None:
     bench.start(config)
 
     def all_there() -> list[Any]:
-        records = bench.broker.read_all(f"{bench.topic}-answers")[0]
+        records = bench.broker.read_so_far(f"{bench.topic}-answers")[0]
         return records if {answer_of(one).sequence for one in records} >= set(range(count)) else []
 
     records = bench.until(all_there, "all are answered")

@@ -23,7 +23,7 @@ are opened one by one: by then all snapshots are in place, so each is whole when
 """
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ import msgspec
 from speciate import snapshot
 from speciate.commit import sealer
 from speciate.config import Resolved
-from speciate.errors import ConfigError, StateMismatchError
+from speciate.errors import AwayError, ConfigError, StateMismatchError
 from speciate.household import Household
 from speciate.logs import get_logger
 from speciate.parts import Parts
@@ -44,9 +44,11 @@ from speciate.threads import in_thread
 from speciate_plugins.kafka.answered import Survey, survey, tell_gaps
 from speciate_plugins.kafka.backlog import count_tasks
 from speciate_plugins.kafka.dealing import Dealer
+from speciate_plugins.kafka.deciding import DECIDED_SECONDS, wait_until_decided
 from speciate_plugins.kafka.inspection import inspect_topics
 from speciate_plugins.kafka.marks import Mark
 from speciate_plugins.kafka.options import KafkaSourceOptions
+from speciate_plugins.kafka.positions import Log
 from speciate_plugins.kafka.provisioning import check_unused
 from speciate_plugins.kafka.relearning import Relearner
 from speciate_plugins.sinks.kafka import KafkaSink, KafkaSinkOptions
@@ -109,7 +111,7 @@ class Refold:
             raise ConfigError("the configuration has no [density]: what does not decide has no state to make anew")
         self._resolved = resolved
         self._plugins = plugins
-        self._source = source
+        self._source, self._sink = source, sink
         elsewhere = answers is not None and answers != sink.topic
         self._old = msgspec.structs.replace(sink, topic=answers) if elsewhere else None
         self._universe = resolved.config.run.universe
@@ -140,6 +142,7 @@ class Refold:
                 await in_thread(None, home.close)
             await self._check_stopped()
             await self._replace(seats, tasks, found)
+            await self._wait_until_seen(count)
             return [_result(number, seat, task) for number, (seat, task) in enumerate(zip(seats, tasks, strict=True))]
 
     async def _tasks(self) -> int:
@@ -153,8 +156,7 @@ class Refold:
             await check_unused(self._source, self._source.group)
 
     async def _check_partitions(self, count: int) -> None:
-        sink = self._resolved["sink"].options
-        assert isinstance(sink, KafkaSinkOptions)  # noqa: S101  # as it was made with
+        sink = self._sink
         found = (await inspect_topics(sink, [sink.topic])).get(sink.topic)
         if found is not None and found.partitions != count:
             remedy = (
@@ -218,6 +220,13 @@ class Refold:
         except BaseException:
             log.warning("the old state is given up and the new one is not in place: run `speciate refold` again")
             raise
+
+    async def _wait_until_seen(self, count: int) -> None:
+        """It is done; but who starts the workers next must not be quicker than the news that the seats are open."""
+        with suppress(AwayError):
+            await wait_until_decided(
+                self._sink, [Log(self._sink.topic, number) for number in range(count)], DECIDED_SECONDS
+            )
 
     async def _replace_all(self, seats: Sequence[_Seat], tasks: Sequence[Task], found: Survey) -> None:
         closed: list[Position] = []

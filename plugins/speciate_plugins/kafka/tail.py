@@ -6,7 +6,7 @@ one looks at the last few offsets, then at twice as many.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Self, TypeVar
 
@@ -22,7 +22,6 @@ FIRST_LOOK = 64
 FETCH_BYTES = 8 << 20
 POLL_MS = 50
 FOLLOW_MS = 500
-DECIDED_POLL_SECONDS = 0.1
 
 FoundT = TypeVar("FoundT")
 
@@ -153,29 +152,6 @@ class LogReader:
         with telling(f"{doing} {topic}", self._options, topic):
             async with asyncio.timeout(self._patience):
                 yield
-
-
-async def wait_until_decided(options: KafkaConnection, logs: Sequence[Log], seconds: float) -> None:
-    """Wait until every transaction that now has records in the logs has ended: what lies behind it is hidden so long.
-
-    Raises:
-        AwayError: if one is open for more than `seconds`.
-    """
-    async with LogReader(options, committed=False) as reader:
-        ends = {log: end for log, (_, end) in (await reader.bounds(logs)).items()}
-    until = time.monotonic() + seconds
-    async with LogReader(options) as reader:
-        while behind := _behind(await reader.bounds(logs), ends):
-            if time.monotonic() > until:
-                raise AwayError(
-                    f"{behind[0]} hides what lies before offset {ends[behind[0]]}: another writer has had a "
-                    f"transaction open for more than {seconds:g} s"
-                )
-            await asyncio.sleep(DECIDED_POLL_SECONDS)
-
-
-def _behind(bounds: Mapping[Log, tuple[int, int]], ends: Mapping[Log, int]) -> list[Log]:
-    return [log for log, end in ends.items() if bounds[log][1] < end]
 
 
 def _partition(log: Log) -> Any:

@@ -10,20 +10,19 @@ from typing import Annotated, Any
 
 import msgspec
 
-from speciate.errors import ConfigError, StateMismatchError
+from speciate.errors import AwayError, ConfigError, StateMismatchError
 from speciate.hooks import Provider, hookimpl
 from speciate.stages import Ending, Output, Seat, Sink
 from speciate_plugins.kafka.connection import KafkaConnection
+from speciate_plugins.kafka.deciding import DECIDED_SECONDS, wait_until_decided
 from speciate_plugins.kafka.headers import CONTENT_TYPE, content_type
 from speciate_plugins.kafka.inspection import inspect_topics
 from speciate_plugins.kafka.marks import HEADER, Mark, header_of, mark_of
 from speciate_plugins.kafka.positions import Log
 from speciate_plugins.kafka.producer import Compression, Delivery, Transaction
-from speciate_plugins.kafka.tail import LogReader, wait_until_decided
+from speciate_plugins.kafka.tail import LogReader
 from speciate_schemas import Answer, Event, Position, decode, encode
 
-DECIDED_SECONDS = 90.0
-"""Longest to wait for the open transactions of others: brokers abort ours after 60 s, and look every 10 s."""
 HEADERS = [(CONTENT_TYPE, content_type("msgpack"))]
 
 
@@ -78,7 +77,11 @@ class KafkaKeyedSink:
         logs = await self._look_at_topic()
         await self._transaction.init()
         # Several write here: while another has a transaction open, our own last mark may lie hidden behind it.
-        await wait_until_decided(self._options, logs, DECIDED_SECONDS)
+        for log, end in (await wait_until_decided(self._options, logs, DECIDED_SECONDS)).items():
+            raise AwayError(
+                f"{log} hides what lies before offset {end}: another writer has had a transaction open for more than "
+                f"{DECIDED_SECONDS:g} s"
+            )
         ending = await self._ending(logs)
         self._last, self._turn = None, ending.sequence
         return ending

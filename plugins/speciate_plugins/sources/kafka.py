@@ -7,10 +7,12 @@ from typing import Any
 
 from speciate.errors import SourceError, StateMismatchError
 from speciate.hooks import Provider, hookimpl
+from speciate.logs import get_logger
 from speciate.stages import Progress, Record, Seat, Share, Source
 from speciate_plugins.kafka.backlog import count_behind, count_tasks
 from speciate_plugins.kafka.beginning import first_offsets, kept_offsets
 from speciate_plugins.kafka.control import send, unsendable
+from speciate_plugins.kafka.deciding import DECIDED_SECONDS, wait_until_decided
 from speciate_plugins.kafka.logs import TaskReader
 from speciate_plugins.kafka.membership import Membership
 from speciate_plugins.kafka.options import KafkaSourceOptions, read_start
@@ -27,6 +29,8 @@ WAIT_SECONDS = 0.1
 """Longest one look for messages waits, so that the wish to stop is noticed soon."""
 SLICE_SECONDS = 0.002
 """Longest that decoding goes on before the loop, and with it the heartbeats, has its turn."""
+
+log = get_logger(__name__)
 
 
 class KafkaSource:
@@ -50,6 +54,8 @@ class KafkaSource:
         self._stopping = False  # before all that takes time: who stops us meanwhile is heard
         options = self._options
         logs = await self._find_logs()
+        if not options.follow:
+            await self._settle(logs)
         reader = TaskReader(options, logs.all, stuck_ms=options.stuck_ms)
         try:
             await reader.open()
@@ -126,6 +132,13 @@ class KafkaSource:
         named = [*(options.topics or ()), *([] if options.control is None else [options.control])]
         await probe(options, named)
         return choose_logs(options, self._seat, await count_partitions(options))
+
+    async def _settle(self, logs: TaskLogs) -> None:
+        """What is in a transaction is there once that ends; who runs one stage after another may be quicker."""
+        hidden = await wait_until_decided(self._options, logs.all, DECIDED_SECONDS, enough=lambda: self._stopping)
+        if not self._stopping:
+            for one, end in sorted(hidden.items()):
+                log.warning("a transaction is still open: what lies behind it is left out", log=str(one), end=end)
 
     async def _look(self, reader: TaskReader, seconds: float) -> None:
         """Fetch from the logs of which nothing is at hand."""
