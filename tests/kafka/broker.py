@@ -83,6 +83,9 @@ SETTINGS = {
     "log.cleaner.dedupe.buffer.size": str(16 << 20),  # allocated at once; 128 MB otherwise
 }
 
+UNHURRIED = {"broker.session.timeout.ms": "30000"}
+"""For brokers that nobody kills: one whose machine stands still for a while is not to be taken for dead."""
+
 
 class BrokerError(Exception):
     """The broker did not do what it was told; the message ends with the tail of its log."""
@@ -249,6 +252,11 @@ class Broker:
     def end_offsets(self, topic: str, isolation: str = "read_uncommitted") -> dict[int, int]:
         """The end of every partition; with "read_committed" the start of the first open transaction, if one is open."""
         return _blocking(_end_offsets(self.servers, topic, isolation))
+
+    def settle(self, *topics: str) -> None:
+        """Return once readers see all that was committed until now."""
+        for topic in topics:
+            _blocking(_settle(self.servers, topic))
 
     def grant(self, resource: str, name: str, operation: str) -> None:
         """Give `USER` a right: on a "topic", "group" or "transactional_id" to "all", "read", "write" or "describe"."""
@@ -470,13 +478,19 @@ async def _reader(
         yield consumer, await consumer.end_offsets(partitions)
 
 
-async def _read_all(servers: str, topic: str, isolation: str, *, settled: bool) -> dict[int, list[ConsumerRecord]]:
-    least = await _end_offsets(servers, topic, "read_uncommitted") if settled else {}
-    async with _reader(servers, topic, isolation) as (consumer, bounds):
+async def _settle(servers: str, topic: str) -> None:
+    least = await _end_offsets(servers, topic, "read_uncommitted")
+    async with _reader(servers, topic, "read_committed") as (consumer, bounds):
         ends = bounds
-        while any(end < least.get(place.partition, 0) for place, end in ends.items()):
+        while any(end < least[place.partition] for place, end in ends.items()):
             await asyncio.sleep(0.01)
-            ends = await consumer.end_offsets(list(ends))
+            ends = await consumer.end_offsets(list(bounds))
+
+
+async def _read_all(servers: str, topic: str, isolation: str, *, settled: bool) -> dict[int, list[ConsumerRecord]]:
+    if settled:
+        await _settle(servers, topic)
+    async with _reader(servers, topic, isolation) as (consumer, ends):
         found: dict[int, list[ConsumerRecord]] = {partition.partition: [] for partition in ends}
         # Positions, not records, say when the end is reached: markers and aborted records have offsets too.
         while behind := [place for place, end in ends.items() if await consumer.position(place) < end]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker import Broker, missing
+from broker import UNHURRIED, Broker, missing
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,7 @@ def kafka_runs_here() -> None:
 @pytest.fixture(scope="session")
 def broker(kafka_runs_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """The broker that tests share, and leave alone."""
-    with Broker(tmp_path_factory.mktemp("kafka")) as shared:
+    with Broker(tmp_path_factory.mktemp("kafka"), properties=UNHURRIED) as shared:
         yield shared
 
 

@@ -19,7 +19,7 @@ LEAVING_SECONDS = 30.0
 GROWTH = 30 << 20
 LINES = 200
 EACH = 300
-SLOW = "run.pace=60"
+SLOW = "run.pace=30"
 """Events a second of each partition, so that they flow when the broker goes."""
 
 

@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAuthorizationFailedError
 from aiokafka.helpers import create_ssl_context
 from aiokafka.structs import ConsumerRecord
-from broker import PASSWORD, USER, Broker, BrokerError, jars, missing, started
+from broker import PASSWORD, UNHURRIED, USER, Broker, BrokerError, jars, missing, started
 
 FOLDER = Path(__file__).parent
 
@@ -124,7 +124,7 @@ async def test_paused_broker_answers_once_it_is_resumed(mortal: Broker, topic: s
 
 @pytest.fixture(scope="module")
 def guarded(kafka_runs_here: None, tmp_path_factory: pytest.TempPathFactory):
-    with Broker(tmp_path_factory.mktemp("guarded"), sasl=True, tls=True, acl=True) as broker:
+    with Broker(tmp_path_factory.mktemp("guarded"), sasl=True, tls=True, acl=True, properties=UNHURRIED) as broker:
         yield broker
 
 

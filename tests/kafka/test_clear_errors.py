@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
-from broker import PASSWORD, Broker, _blocking, _make_certificates, started
+from broker import PASSWORD, UNHURRIED, Broker, _blocking, _make_certificates, started
 from old_broker import OldBroker
 from pipelines import (
     DECIDE,
@@ -51,7 +51,7 @@ def told(config: Path, code: int, *options: str) -> str:
 @pytest.fixture(scope="module")
 def guarded(kafka_runs_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker with every listener, where `USER` may only do what a test grants."""
-    with Broker(tmp_path_factory.mktemp("guarded"), sasl=True, tls=True, acl=True) as one:
+    with Broker(tmp_path_factory.mktemp("guarded"), sasl=True, tls=True, acl=True, properties=UNHURRIED) as one:
         yield one
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from broker import PASSWORD, USER, Broker
+from broker import PASSWORD, UNHURRIED, USER, Broker
 
 from speciate.errors import AwayError, ConfigError, FencedError, OutputError, SourceError
 from speciate_plugins.kafka.connection import KafkaConnection, client_arguments
@@ -17,13 +17,13 @@ from speciate_plugins.kafka.positions import Log
 from speciate_plugins.kafka.probing import probe
 from speciate_plugins.kafka.producer import Transaction
 
-TIMEOUT_MS = 3000
+TIMEOUT_MS = 30_000
 
 
 @pytest.fixture(scope="module")
 def guarded(kafka_runs_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker with all listeners; `USER` may use the topic "mine" and the transactional id "my-id", and see "seen"."""
-    with Broker(tmp_path_factory.mktemp("guarded"), sasl=True, tls=True, acl=True) as broker:
+    with Broker(tmp_path_factory.mktemp("guarded"), sasl=True, tls=True, acl=True, properties=UNHURRIED) as broker:
         broker.create_topic("mine")
         broker.create_topic("theirs")
         broker.create_topic("seen")
@@ -41,7 +41,7 @@ def options(guarded: Broker, tmp_path: Path) -> Callable[..., KafkaConnection]:
         if login:
             (tmp_path / "password").write_text(f"{password}\n")
             changes |= {"sasl": login, "username": USER, "password_file": str(tmp_path / "password")}
-        return KafkaConnection(servers=[server], request_timeout_ms=TIMEOUT_MS, **changes)
+        return KafkaConnection(servers=[server], **({"request_timeout_ms": TIMEOUT_MS} | changes))
 
     return make
 
@@ -136,7 +136,8 @@ async def test_a_topic_that_is_missing_or_out_of_bounds_is_told_at_once(user, an
         await probe(user, ["mine", "theirs"])
 
 
-async def test_clients_that_meet_a_missing_topic(anybody):
+async def test_clients_that_meet_a_missing_topic(guarded, options):
+    anybody = options(guarded.servers, request_timeout_ms=3000)
     with pytest.raises(ConfigError, match="topic 'none' does not exist"), telling("read", anybody, "none"):
         await start_and_stop(AIOKafkaConsumer("none", **client_arguments(anybody)))
     with pytest.raises(ConfigError, match="topic 'none' does not exist"), telling("write", anybody, "none"):

@@ -75,7 +75,7 @@ plugin = "directory"
 path = "{place}/state"
 """
 NO_VALUE = ("DecodeError", "the value is empty: there is no event in it")
-SLOW = "run.pace=30"
+SLOW = "run.pace=8"
 """Images a second, for a kill to fall between the first and the last."""
 KNOWN, CLASSES = 2, 4
 

@@ -79,6 +79,7 @@ async def test_a_new_writer_shuts_the_old_one_out_and_goes_on_behind_its_last_co
             await old.commit(3, ("f", 3))
         await new.write([event(2, "c")])
         await new.commit(3, ("f", 3))
+        broker.settle(topic)
         assert (await new.peek()).sequence == 3
     finally:
         await old.close()

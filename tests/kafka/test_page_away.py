@@ -17,7 +17,7 @@ def page_of(bench: Bench, worker: Worker) -> str:
 
 
 def health(url: str) -> tuple[int, str]:
-    answer = httpx.get(f"{url}/ready", trust_env=False)
+    answer = httpx.get(f"{url}/ready", trust_env=False, timeout=60)
     return answer.status_code, answer.text
 
 
@@ -34,12 +34,12 @@ def test_ready_follows_the_broker_even_if_nothing_is_going_on(mortal: Broker, tm
         mortal.kill()
         bench.until(lambda: health(url)[0] == 503, "the broker is missed")
         bench.until(lambda: "away" in health(url)[1], "it tells why")
-        metrics = httpx.get(f"{url}/metrics", trust_env=False).text
+        metrics = httpx.get(f"{url}/metrics", trust_env=False, timeout=60).text
         assert "speciate_ready 0" in metrics
-        assert httpx.get(f"{url}/live", trust_env=False).status_code == 200
+        assert httpx.get(f"{url}/live", trust_env=False, timeout=60).status_code == 200
         mortal.start()
         bench.until(lambda: health(url) == (200, "ready\n"), "it is ready again")
-        metrics = httpx.get(f"{url}/metrics", trust_env=False).text
+        metrics = httpx.get(f"{url}/metrics", trust_env=False, timeout=60).text
         assert sum(map(int, re.findall(r"speciate_restore_seconds_count{.*} (\d+)", metrics))) >= 1
         assert 'speciate_lag_records{task="0"} 0' in metrics
         assert worker.stop() == 0, worker.tail()

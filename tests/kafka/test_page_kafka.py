@@ -19,7 +19,7 @@ def test_a_category_of_one_task_is_named_and_the_others_are_not(broker: Broker, 
         for partition in range(2):
             bench.feed(messages(events(partition, EACH), partition))
         bench.until_answered(EACH, EACH)
-        with httpx.Client(base_url=page_of(bench, worker), trust_env=False) as client:
+        with httpx.Client(base_url=page_of(bench, worker), trust_env=False, timeout=60) as client:
             both = [{"task": 0, "stream": None}, {"task": 1, "stream": None}]
             bench.until(
                 lambda: (
@@ -58,7 +58,7 @@ def test_without_a_control_topic_nothing_can_be_changed_and_the_page_says_so(bro
     with Bench(broker, tmp_path, "page-barred") as bench:
         write_support(bench.folder)
         worker = bench.start(bench.make(DECIDE), "--page-address", "127.0.0.1:0")
-        with httpx.Client(base_url=page_of(bench, worker), trust_env=False) as client:
+        with httpx.Client(base_url=page_of(bench, worker), trust_env=False, timeout=60) as client:
             assert "name the topic" in client.get("/api/state").json()["uncontrollable"]
             bench.until(lambda: client.get("/ready").status_code == 200, "it is ready")
             control = {"type": "undo.v1", "id": "by-hand"}

@@ -179,6 +179,7 @@ def test_a_recording_is_fed_into_a_topic_and_decided_from_there(broker: Broker, 
     report = told("run", config)
     assert (report["tally"]["assigned"], report["tally"]["rejected"]) == (EACH, 1)
     assert len(broker.read_all(f"{topic}-births")[0]) == report["tally"]["births"] > 0
+    broker.settle(f"{topic}-answers", f"{topic}-state")
     found = told("inspect", config)
     assert (found["committed_sequence"], found["snapshot_sequence"], found["lag"]) == (EACH + 1, EACH + 1, 0)
     assert found["outcomes"] == report["tally"]
@@ -191,6 +192,7 @@ def test_tasks_are_shown_and_their_categories_changed(broker: Broker, topic: str
     for partition in range(2):
         fill(broker, f"{topic}-in", events(partition, 30 + 6 * partition), partition)
     told("run", config)
+    broker.settle(f"{topic}-answers", f"{topic}-state")
     tasks = told("inspect", config)["tasks"]
     assert [(one["partition"], one["committed_sequence"], one["lag"]) for one in tasks] == [(0, 30, 0), (1, 36, 0)]
     assert all(one["snapshot_sequence"] == one["committed_sequence"] for one in tasks)
@@ -204,6 +206,7 @@ def test_tasks_are_shown_and_their_categories_changed(broker: Broker, topic: str
     fill(broker, f"{topic}-in", events(5, 3))
     assert [one["lag"] for one in told("inspect", config)["tasks"]] == [4, 1]
     told("run", config)
+    broker.settle(f"{topic}-answers", f"{topic}-state")
     lines = speciate("inspect", config).stdout.splitlines()
     assert lines[0].split() == ["partition", "committed", "snapshot", "position", "lag", "categories"]
     assert [line.split()[0] for line in lines[2:4]] == ["0", "1"]
@@ -221,6 +224,7 @@ def test_categories_of_streams(broker: Broker, topic: str, write: Write) -> None
     assert "name it with --stream" in speciate("category", "forget", config, 1, code=2).stderr
     speciate("category", "forget", config, 1, "--stream", "camera-1")
     told("run", config)
+    broker.settle(f"{topic}-answers", f"{topic}-state")
     found = told("inspect", config)["categories"]
     assert [(one["stream"], one["id"]) for one in found] == [
         *(("camera-0", number) for number in (0, 1, 2)),
@@ -256,6 +260,8 @@ def test_a_recording_is_decided_into_topics(broker: Broker, topic: str, write: W
     assert told("run", config)["answered"] == EACH
     assert len(broker.read_all(f"{topic}-in")[0]) == 2 * EACH + 1
     assert [len(found) for found in broker.read_all(f"{topic}-dead").values()] == [1]
+    if store == "kafka":
+        broker.settle(f"{topic}-state")
     found = told("inspect", config)
     assert found["committed_sequence"] == found["snapshot_sequence"] == 2 * EACH + 1
     assert found["lag"] is None

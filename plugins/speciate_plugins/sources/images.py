@@ -170,6 +170,11 @@ def read_image(path: Path) -> bytes:
 
 def _matches(pattern: str, suffixes: Collection[str]) -> list[ImageFile]:
     found = find_images(pattern, suffixes)
+    if not found and Path(pattern).exists():
+        raise SourceError(
+            f"paths: {pattern!r} holds no image: none of its files ends in {', '.join(sorted(suffixes))}; name "
+            "another folder, or say with `suffixes` how its images are named"
+        )
     if not found:
         raise no_match(pattern)
     return found

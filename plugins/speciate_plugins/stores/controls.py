@@ -80,12 +80,17 @@ class ControlLog:
             os.close(descriptor)
 
     def _lock(self, descriptor: int) -> None:
-        """Wait for others, who need a moment only: whoever has been stopped while he holds it must not stop us."""
-        deadline = time.monotonic() + LOCK_SECONDS
+        """Wait for others, who need a moment only: whoever has been stopped while he holds it must not stop us.
+
+        A log that grows is not stuck: somebody who sends a lot takes the lock again before we look.
+        """
+        size, deadline = os.fstat(descriptor).st_size, time.monotonic() + LOCK_SECONDS
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                if (now := os.fstat(descriptor).st_size) != size:
+                    size, deadline = now, time.monotonic() + LOCK_SECONDS
                 if time.monotonic() > deadline:
                     raise OutputError(
                         f"cannot write {self._path}: another process has held its lock for {LOCK_SECONDS:g} s; find "

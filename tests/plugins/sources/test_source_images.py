@@ -117,9 +117,13 @@ async def test_names_that_are_no_utf8_are_spelt_out(tmp_path, read_all) -> None:
 
 
 async def test_nothing_to_read_is_an_error(tmp_path) -> None:
-    for pattern in (tmp_path, tmp_path / "missing", tmp_path / "*.png"):
+    for pattern in (tmp_path / "missing", tmp_path / "*.png"):
         with pytest.raises(SourceError, match="no file matches"):
             await source(pattern).open(None, 0)
+    (tmp_path / "notes.txt").touch()
+    for path in (tmp_path, tmp_path / "notes.txt"):
+        with pytest.raises(SourceError, match=rf"'{path}' holds no image: none of its files ends in .*\.jpg.*suffixes"):
+            await source(path).open(None, 0)
 
 
 async def test_resume_notices_a_changed_list(folder) -> None:
@@ -134,7 +138,7 @@ async def test_resume_notices_a_changed_list(folder) -> None:
 
 async def test_a_pipe_among_the_files_is_rejected_and_not_waited_for(folder, read_all) -> None:
     os.mkfifo(folder / "b" / "11.png")
-    records = await asyncio.wait_for(read_all(source(folder)), 5)
+    records = await asyncio.wait_for(read_all(source(folder)), 30)
     assert [Path(record.origin).name for record in records if record.error] == ["11.png"]
     assert len(records) == 5
     assert "11.png is no regular file" in str(records[2].error)

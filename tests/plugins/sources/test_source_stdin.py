@@ -49,7 +49,7 @@ async def test_it_reads_what_comes(pipe, events, form) -> None:
     os.write(pipe, data[:5])
     await asyncio.sleep(0.06)
     os.write(pipe, data[5:] + b"tail")
-    (record,) = await asyncio.wait_for(waiting, 5)
+    (record,) = await asyncio.wait_for(waiting, 30)
     assert record.sequence == 40
     assert record.origin == "stdin@0"
     assert encode(record.event) == encode(events[0])
@@ -74,7 +74,7 @@ async def test_stop_ends_the_wait(pipe) -> None:
     waiting = asyncio.create_task(source.read(1))
     await asyncio.sleep(0.01)
     source.stop()
-    assert not await asyncio.wait_for(waiting, 2)
+    assert not await asyncio.wait_for(waiting, 30)
     await source.close()
     os.close(pipe)
 
@@ -92,7 +92,7 @@ async def read_and_stop(form: str, reads: int, limit: int) -> list:
     await source.open(None, 0)
     records = []
     for _ in range(reads):
-        records += await asyncio.wait_for(source.read(limit), 5)
+        records += await asyncio.wait_for(source.read(limit), 30)
     source.stop()
     while got := await source.read(limit):
         records += got
@@ -153,7 +153,7 @@ async def test_a_large_event_in_small_writes_is_not_waited_for_piece_by_piece(pi
         assert writer.wait(10) == 0
     await source.close()
     assert record.nbytes > size
-    assert seconds < 5
+    assert seconds < 15
 
 
 async def test_a_stop_is_heard_while_an_event_comes_in_without_end(pipe) -> None:
@@ -165,7 +165,7 @@ async def test_a_stop_is_heard_while_an_event_comes_in_without_end(pipe) -> None
         waiting = asyncio.create_task(source.read(1))
         await asyncio.sleep(0.3)
         source.stop()
-        done, _ = await asyncio.wait({waiting}, timeout=2)
+        done, _ = await asyncio.wait({waiting}, timeout=30)
         writer.kill()
     os.close(pipe)
     assert done, "the stop was not heard"

@@ -126,12 +126,12 @@ async def test_following_waits_for_growth(kind, tmp_path, events) -> None:
     assert not waiting.done()
     with path.open("ab") as file:
         file.write(second[-1:])
-    (record,) = await asyncio.wait_for(waiting, 5)
+    (record,) = await asyncio.wait_for(waiting, 30)
     assert encode(record.event) == encode(events[1])
     waiting = asyncio.create_task(one.read(10))
     await asyncio.sleep(0.01)
     one.stop()
-    assert not await asyncio.wait_for(waiting, 5)
+    assert not await asyncio.wait_for(waiting, 30)
     await one.close()
 
 

@@ -285,7 +285,10 @@ def test_processes_that_send_at_once_lose_nothing_and_are_emptied_at_once(path, 
         subprocess.Popen([sys.executable, "-c", SENDER, path, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         for name in "ab"
     ]
-    told = [[int(line) for line in sender.communicate(b"!")[0].split()] for sender in senders]
+    for sender in senders:
+        sender.stdin.write(b"!")
+        sender.stdin.flush()
+    told = [[int(line) for line in sender.communicate()[0].split()] for sender in senders]
     store = DirectoryStore(DirectoryOptions(path=str(path)))
     kept = [data.decode().split() for data in store.sent(0)]
     assert sorted(told[0] + told[1]) == list(range(80))
