@@ -460,15 +460,42 @@ class Drowsy(Fused):
         return results[:-1] if self._wrong else results
 
 
-async def longest_stall(running) -> float:
-    """The longest time in which the event loop did nothing else, while a coroutine runs to its end."""
-    task, longest, last = asyncio.create_task(running), 0.0, time.perf_counter()
-    while not task.done():
-        await asyncio.sleep(0.005)
-        now = time.perf_counter()
-        longest, last = max(longest, now - last), now
-    await asyncio.gather(task, return_exceptions=True)
-    return longest
+class Heard(Fused):
+    """An encoder that holds every batch, then asks the event loop for a turn, and notes whether it got one."""
+
+    def __init__(self, part, holds):
+        super().__init__(part, Fuse())
+        self._loop, self._holds = asyncio.get_running_loop(), holds
+        self.begun, self.heard = 0, []
+
+    def encode(self, prepared):
+        self.begun += 1
+        deadline = time.monotonic() + 20
+        while self._holds() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        # So that whoever fails meanwhile has begun to end.
+        time.sleep(0.05)
+        turned = threading.Event()
+        self._loop.call_soon_threadsafe(turned.set)
+        self.heard.append(turned.wait(20))
+        return self._part.encode(prepared)
+
+
+class Gone(Fused):
+    """A source that is gone after some reads, but not before something else has come about."""
+
+    def __init__(self, part, reads, first):
+        super().__init__(part, Fuse())
+        self._left, self._first = reads, first
+        self.gone = threading.Event()
+
+    async def read(self, max_events):
+        if self._left:
+            self._left -= 1
+            return await self._part.read(max_events)
+        await until(self._first)
+        self.gone.set()
+        raise SourceError("gone")
 
 
 @pytest.mark.parametrize("failing", [False, True], ids=["ending", "failing"])
@@ -476,11 +503,15 @@ async def test_the_event_loop_is_never_kept_waiting(tmp_path, failing):
     """Not while the support set is encoded, nor while a batch under way holds up the end: signals are heard."""
     pipeline = make_pipeline(image_tree(tmp_path, decode_workers=2, encode_events=30))
     parts = pipeline.stages
-    parts.encoder = Drowsy(parts.encoder, 0.6)
+    # The support set comes first; the source is read only then.
+    encoder = parts.encoder = Heard(
+        parts.encoder, lambda: failing and encoder.begun > 1 and not parts.source.gone.is_set()
+    )
     if failing:
-        # While two batches are being encoded.
-        parts.source = Fused(parts.source, Fuse(2), "read")
-    assert await longest_stall(pipeline.run()) < 0.3
+        parts.source = Gone(parts.source, 2, lambda: encoder.begun > 1)
+    await asyncio.gather(pipeline.run(), return_exceptions=True)
+    assert len(encoder.heard) > 1
+    assert all(encoder.heard)
 
 
 async def test_encoders_that_fail_all_at_once_are_told_once(tmp_path):
@@ -505,24 +536,19 @@ async def test_a_commit_under_way_when_a_stage_fails_is_finished_before_the_stor
     parts, order = pipeline.stages, []
     save, close = parts.store.save_commit, parts.store.close
     begun = threading.Event()
+    # More than a commit's worth, all of it read before.
+    parts.source = Gone(parts.source, 6, begun.is_set)
 
     def slow_commit(commit):
         if commit.sequence:
             begun.set()
+            parts.source.gone.wait(20)
             time.sleep(0.3)
         save(commit)
         order.append(commit.sequence)
 
-    class Failing(Fused):
-        async def read(self, max_events):
-            if begun.is_set():
-                raise SourceError("gone")
-            await asyncio.sleep(0.01)
-            return await self._part.read(max_events)
-
     parts.store.save_commit = slow_commit
     parts.store.close = lambda: (order.append("unlocked"), close())
-    parts.source = Failing(parts.source, Fuse())
     with pytest.raises(SourceError, match="gone"):
         await pipeline.run()
     assert order[0] == 0
