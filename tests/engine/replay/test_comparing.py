@@ -1,10 +1,12 @@
 """Many runs: planned, done in parallel, interrupted and gone on with."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import numpy as np
 import psutil
@@ -162,8 +164,10 @@ def test_a_worker_that_is_killed_costs_its_own_runs_alone(folder):
     outcomes = []
     for outcome in compare(jobs, folder / "data", 2):
         outcomes.append(outcome)
-        if len(outcomes) == 2:
-            psutil.Process().children()[-1].kill()
+        # One that had nothing to do just then costs nobody a run: then another one is killed.
+        if len(outcomes) >= 2 and all(one.run is not None for one in outcomes):
+            for child in multiprocessing.active_children()[:1]:
+                child.kill()
     assert {outcome.job.folder for outcome in outcomes} == {job.folder for job in jobs}
     failed = [outcome for outcome in outcomes if outcome.run is None]
     assert 1 <= len(failed) <= 2
@@ -191,10 +195,14 @@ def listen_to_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def write_comparison(folder, methods, seeds):
+    """A comparison; one of many seeds does not come to its end while the tests are held up."""
+    (folder / "all.toml").write_text(f'benchmarks = ["made.toml"]\nmethods = {methods}\nseeds = {[*range(seeds)]}\n')
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_comparison_goes_on_where_it_was(folder, number):
-    text = 'benchmarks = ["made.toml"]\nmethods = ["full.toml", "nearest-mean.toml"]\nseeds = [%s]\n'
-    (folder / "all.toml").write_text(text % ", ".join(map(str, range(12))))
+    write_comparison(folder, ["full.toml", "nearest-mean.toml"], 150)
     command = [sys.executable, "-m", "speciate.cli", "compare", "all.toml", *OPTIONS]
     how = {"cwd": folder, "start_new_session": True, "preexec_fn": listen_to_interrupts}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, **how)
@@ -204,16 +212,18 @@ def test_an_interrupted_comparison_goes_on_where_it_was(folder, number):
     os.killpg(process.pid, number)
     process.communicate(timeout=60)
     done = {path: path.stat().st_mtime_ns for path in folder.rglob("run.json")}
-    assert 2 <= len(done) < 24, "it was to be interrupted in the middle"
+    assert 2 <= len(done) < 300, "it was to be interrupted in the middle"
+    # The first of them are enough to see that it goes on.
+    write_comparison(folder, ["full.toml", "nearest-mean.toml"], 12)
     after = subprocess.run(command, cwd=folder, capture_output=True, timeout=300, check=False)
     assert after.returncode == 0, after.stderr
-    assert len(list(folder.rglob("run.json"))) == 24
+    found = Counter(path.parent.name for path in folder.rglob("run.json"))
+    assert all(found[f"seed-{seed}"] == 2 for seed in range(12))
     assert {path: path.stat().st_mtime_ns for path in done} == done
 
 
 def test_workers_do_not_outlive_a_killed_comparison(folder):
-    seeds = ", ".join(map(str, range(50)))
-    (folder / "all.toml").write_text(f'benchmarks = ["made.toml"]\nmethods = ["full.toml"]\nseeds = [{seeds}]\n')
+    write_comparison(folder, ["full.toml"], 500)
     command = [sys.executable, "-m", "speciate.cli", "compare", "all.toml", *OPTIONS]
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
