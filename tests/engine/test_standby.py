@@ -63,6 +63,8 @@ async def test_a_followed_task_is_the_task_itself(tmp_path):
     cluster.partitions[0].events += [encode(event) for event in stream(20, start=900)]
     await until(lambda: cluster.done, owner)
     await owner.stop()
+    # Whoever has not begun to follow is not waited for.
+    await until(lambda: follower._task is not None)
     task = await follower.catch_up(cluster.partitions[0].inputs)
     assert task is not None
     saved = newest(cluster)

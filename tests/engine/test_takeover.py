@@ -7,7 +7,7 @@ import pytest
 from logs_in_memory import Cluster, Process, check_exactly_once, until
 from worlds import leaping, make_tree, stream, with_trouble
 
-from speciate import endurance
+from speciate import endurance, worker
 from speciate.config import parse, resolve
 from speciate.errors import AwayError, FencedError, StateDamagedError, StateMismatchError
 from speciate.household import Household
@@ -194,7 +194,8 @@ async def test_without_a_snapshot_and_without_the_first_answers_nothing_can_be_l
 async def test_answers_that_are_gone_behind_the_snapshot_are_told_and_nothing_is_learnt_without_them(tmp_path):
     """Where nothing is ever dropped, an input without its answer is no input that was dropped."""
     cluster = one_task()
-    await ran(cluster, tmp_path)
+    # So seldom that the older snapshot is well before the end.
+    await ran(cluster, tmp_path, commit={**OFTEN["commit"], "snapshot_events": 40})
     partition = cluster.partitions[0]
     kept, older = dict(partition.snapshots), min(partition.snapshots)
     del partition.snapshots[max(kept)]
@@ -291,7 +292,11 @@ async def test_without_a_head_events_are_handed_on_exactly_once(tmp_path, fault)
 
 
 async def test_who_is_fenced_in_task_after_task_takes_one_new_place_in_the_group(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(endurance, "FIRST_PAUSE", 2.0)
+    async def until_all_ended(*_):
+        """However long it takes them: how long the pause is has tests of its own."""
+        await until(lambda: all(one.running.done() for one in process.worker.owned.values()))
+
+    monkeypatch.setattr(worker, "pausing", until_all_ended)
     cluster = Cluster(*[stream(20, seed) for seed in range(3)])
     process = Process(cluster, tmp_path, commit={"events": 5, "interval_ms": 5.0})
     await until(lambda: process.share.joined, process)

@@ -270,10 +270,11 @@ async def test_who_is_fenced_lets_go_and_asks_who_is_right(tmp_path, caplog):
     await until(lambda: cluster.done, frozen, other)
     cluster.partitions[0].events += [encode(event) for event in stream(20, start=900)]
     await until(lambda: cluster.done, frozen, other)
+    # Before it is stopped: whoever stops asks nobody any more.
+    await until(lambda: frozen.share.rejoined == ("another worker has taken over" in caplog.text), frozen, other)
     await frozen.stop()
     await other.stop()
     await check_exactly_once(cluster, tmp_path, **OFTEN)
-    assert frozen.share.rejoined == ("another worker has taken over" in caplog.text)
 
 
 async def test_an_error_that_trying_again_does_not_mend_stops_the_worker_and_is_raised(tmp_path):
