@@ -52,12 +52,15 @@ def refusal(code, *args, **more):
 
 
 def is_notice(line: bytes) -> bool:
-    """Whether a line is about one input: the stream of the crash tests has bad ones, and control events."""
-    return b'"an input was rejected"' in line or b'"changed by hand"' in line
+    """Whether a line is about one input, or tells of progress, as it does where a run takes more than ten seconds.
+
+    The stream of the crash tests has bad inputs, and control events.
+    """
+    return any(word in line for word in (b'"an input was rejected"', b'"changed by hand"', b'"running"'))
 
 
 def beside_notices(said: bytes | str) -> bytes:
-    """What was said of anything but single inputs."""
+    """What was said of anything but single inputs and progress."""
     said = said.encode() if isinstance(said, str) else said
     return b"".join(line for line in said.splitlines(keepends=True) if not is_notice(line))
 

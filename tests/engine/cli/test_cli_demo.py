@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 PACED = """
 import speciate.config
 load = speciate.config.load
-speciate.config.load = lambda path, overrides=(): load(path, [*overrides, "run.pace=400", "run.batch_events=16"])
+speciate.config.load = lambda path, overrides=(): load(path, [*overrides, "run.pace=40", "run.batch_events=16"])
 from speciate.cli import main
 main()
 """

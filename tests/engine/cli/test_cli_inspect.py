@@ -73,7 +73,7 @@ def test_many_categories_are_cut_short_unless_all_are_wanted(tmp_path):
 
 def test_it_works_while_the_pipeline_runs(tmp_path):
     config = write_stream(tmp_path, events=EVENTS)
-    with started("run", config, "--pace", "100", "-s", "commit.snapshot_events=10") as run:
+    with started("run", config, "--pace", "20", "-s", "commit.snapshot_events=10") as run:
         until(lambda: lines(tmp_path / "out" / "answers.jsonl") > 20, run)
         found = json.loads(must("inspect", config, "--json").stdout)
         assert run.poll() is None

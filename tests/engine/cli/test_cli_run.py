@@ -269,7 +269,7 @@ def test_a_configuration_that_is_none(tmp_path, speciate, content, says):
 
 
 def test_one_process_at_a_time(config):
-    with started("run", config, "--pace", "50") as first:
+    with started("run", config, "--pace", "1") as first:
         until(lambda: lines(config.parent / "out" / "answers.jsonl"), first)
         for fresh in ([], ["--fresh"]):
             message = refusal(3, "run", config, *fresh)
