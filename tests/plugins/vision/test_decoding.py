@@ -438,16 +438,21 @@ def test_threads_give_the_same_pixels_and_words() -> None:
         assert list(pool.map(answer, files * 10)) == alone * 10
 
 
-def test_others_run_while_a_jpeg_is_decoded() -> None:
-    """Threads are of use only if the decoder lets go of the interpreter."""
-    data = grey_jpeg(8_000, 8_000)
+def turns_beside(data: bytes) -> int:
+    """How often another thread has its turn while an image is decoded, of a hundred times that it could."""
     started = time.perf_counter()
     decode(data, max_pixels=10**8)
     alone = time.perf_counter() - started
     thread = threading.Thread(target=decode, args=(data,), kwargs={"max_pixels": 10**8})
     thread.start()
-    turns = next(turn for turn in count() if time.sleep(alone / 100) or not thread.is_alive())
-    assert turns > 10
+    return next(turn for turn in count() if time.sleep(alone / 100) or not thread.is_alive())
+
+
+def test_others_run_while_a_jpeg_is_decoded() -> None:
+    """Threads are of use only if the decoder lets go of the interpreter."""
+    data = grey_jpeg(8_000, 8_000)
+    # Once is enough: one that kept it never would, and the machine may have other things to do.
+    assert any(turns_beside(data) > 10 for _ in range(5))
 
 
 def tiff_with_tiles(width: tuple[int, bytes], length: int) -> bytes:

@@ -2,6 +2,7 @@
 
 import struct
 import time
+from collections.abc import Callable
 from io import BytesIO
 
 import numpy as np
@@ -71,6 +72,13 @@ BOMBS = {
 }
 
 
+def seconds_until_rejected(attempt: Callable[[], object], reason: str) -> float:
+    began = time.thread_time()
+    with pytest.raises(EncodeError, match=reason):
+        attempt()
+    return time.thread_time() - began
+
+
 @pytest.mark.parametrize("kind", BOMBS)
 def test_a_bomb_is_rejected_at_once(kind) -> None:
     """Without the check, the least of them takes a second with the interpreter held."""
@@ -81,10 +89,8 @@ def test_a_bomb_is_rejected_at_once(kind) -> None:
         lambda: decode(data, max_pixels=LIMIT),
         lambda: thumbnail.prepare(ImageEvent(id="x", image=memoryview(data))),
     ):
-        began = time.thread_time()
-        with pytest.raises(EncodeError, match=reason):
-            attempt()
-        assert time.thread_time() - began < 0.1
+        # The least of some: garbage is collected at any time, and that takes as long.
+        assert min(seconds_until_rejected(attempt, reason) for _ in range(3)) < 0.1
 
 
 def test_as_many_as_are_allowed() -> None:
