@@ -69,9 +69,9 @@ class Audience:
         births, controls = _taken(self._births), _taken(self._controls)
         rejections, assignments = _taken(self._rejections), _taken(self._assignments)
         told = len(births) + len(controls) + len(rejections) + len(assignments)
-        # A batch may be noted meanwhile: then it is told now and counted the next time.
+        # A batch may be noted meanwhile: what is told of it now is not skipped the next time, when it is counted.
         skipped = max(0, answered - self._taken - told)
-        self._taken = answered
+        self._taken += told + skipped
         return News(births, controls, rejections, assignments, skipped)
 
 

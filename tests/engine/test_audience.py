@@ -1,8 +1,10 @@
 """The audience: nothing that was answered goes uncounted, what is kept is bounded, and whose it is is told."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from speciate import audience as audiences
 from speciate.audience import MOST_NEWS, MOST_OTHERS, Audience
 from speciate.outcomes import Outcome
 from speciate_schemas import Assignment, ControlApplied, DeadLetter, Rejection, UndoLast
@@ -56,6 +58,23 @@ def test_every_answer_is_told_or_counted_and_the_newest_are_told(batches):
         assert sum(map(len, news[:-1])) + news.skipped == len(since)
         since = []
     assert audience.answered == sequence
+
+
+@given(kinds, kinds)
+def test_what_is_noted_while_somebody_takes_is_told_or_counted_once(before, meanwhile):
+    audience, taken = Audience(), audiences._taken
+    audience.note([outcome(kind, place) for place, kind in enumerate(before)], 0)
+    batches = [[outcome(kind, len(before) + place) for place, kind in enumerate(meanwhile)]]
+
+    def noting(kept):
+        if batches:
+            audience.note(batches.pop(), 0)
+        return taken(kept)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(audiences, "_taken", noting)
+        found = [audience.take(), audience.take()]
+    assert sum(sum(map(len, news[:-1])) + news.skipped for news in found) == len(before) + len(meanwhile)
 
 
 def test_nobody_who_takes_is_no_burden():
