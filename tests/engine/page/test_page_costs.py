@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from open_pages import RunningPage, ShownPage, feature_tree, stopped_of
 from worlds import leaping
 
 from speciate.instruments import Instruments
-from speciate.page import asking, budget, category, live, pace
+from speciate.page import api, asking, budget, category, live, pace
 from speciate.page.asking import StuckError
 from speciate.page.budget import Budget
 from speciate.page.costs import Cost, Counted
@@ -215,6 +216,7 @@ def test_whatever_takes_long_is_done_in_its_turn_and_the_plane_apart(tmp_path, m
     monkeypatch.setattr(
         category, "plane_of", lambda points: drawn.append(threading.current_thread().name) or plane_of(points)
     )
+    monkeypatch.setattr(api, "FRESH_SECONDS", 600.0)  # however long it is between two requests
     with ShownPage(stopped) as page:
         first, again = (page.client.get("/api/categories?search=a") for _ in range(2))
         assert first.content == again.content
@@ -224,6 +226,53 @@ def test_whatever_takes_long_is_done_in_its_turn_and_the_plane_apart(tmp_path, m
     assert drawn != ["page"]
 
 
+def standing_with(look_into):
+    """A pipeline that stands still, of which one may look at the only set."""
+    return SimpleNamespace(instruments=Instruments, unready=list, universes=lambda: [(0, None)], look_into=look_into)
+
+
+def test_a_look_waits_until_those_before_it_are_made_up_for(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(live, "Cost", lambda: Cost(clock))
+
+    async def main():
+        async def look_into(_task, _stream, function):
+            return function(None)
+
+        def look(_):
+            clock.now += 0.06
+
+        loop = asyncio.get_running_loop()
+        subject = Live(standing_with(look_into), loop, "a test")
+        for _ in range(4):
+            await subject.look(Where(0, None), look)
+        assert loop.time() == pytest.approx((3 * 0.06 - budget.MOST_SECONDS) / SHARE, abs=0.1), "0.1 s were saved up"
+
+    leaping(main())
+
+
+async def test_a_look_costs_what_the_head_has_done_and_not_how_long_the_machine_stood_still(monkeypatch):
+    spent, done = [], []
+    monkeypatch.setattr(Budget, "spend", lambda _, seconds: spent.append(seconds))
+
+    def look(_):
+        time.sleep(0.2)
+        began = time.thread_time()
+        while time.thread_time() - began < 0.02:
+            pass
+
+    def on_the_head(function):
+        began = time.thread_time()
+        function(None)
+        done.append(time.thread_time() - began)
+
+    async def look_into(_task, _stream, function):
+        await asyncio.to_thread(on_the_head, function)
+
+    await Live(standing_with(look_into), asyncio.get_running_loop(), "a test").look(Where(0, None), look)
+    assert 0.02 <= spent[0] <= done[0]
+
+
 def test_looks_that_are_not_come_to_end_in_time_however_many_wait(monkeypatch):
     async def main():
         loop, hanging = asyncio.get_running_loop(), asyncio.Event()
@@ -231,10 +280,7 @@ def test_looks_that_are_not_come_to_end_in_time_however_many_wait(monkeypatch):
         async def look_into(*_):
             await hanging.wait()
 
-        pipeline = SimpleNamespace(
-            instruments=Instruments, unready=list, universes=lambda: [(0, None)], look_into=look_into
-        )
-        subject = Live(pipeline, loop, "a test")
+        subject = Live(standing_with(look_into), loop, "a test")
 
         async def look():
             with pytest.raises(StuckError, match="come to it: try again"):
