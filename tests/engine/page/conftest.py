@@ -2,7 +2,7 @@
 
 import httpx
 import pytest
-from standing_pages import TOKEN, Standing
+from standing_pages import TOKEN, Standing, at_no_cost
 
 from speciate.page import serving
 
@@ -15,12 +15,14 @@ def standing():
 @pytest.fixture
 async def page(standing):
     """A client of an open page on this machine."""
-    async with serving(standing, "127.0.0.1:0") as url, httpx.AsyncClient(base_url=url, trust_env=False) as client:
+    opening = at_no_cost(serving(standing, "127.0.0.1:0"))
+    async with opening as url, httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as client:
         yield client
 
 
 @pytest.fixture
 async def locked(standing):
     """A client, without a token, of a page that wants one."""
-    async with serving(standing, "127.0.0.1:0", TOKEN) as url, httpx.AsyncClient(base_url=url, trust_env=False) as one:
-        yield one
+    opening = at_no_cost(serving(standing, "127.0.0.1:0", TOKEN))
+    async with opening as url, httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as client:
+        yield client

@@ -7,6 +7,7 @@ import time
 
 import httpx
 import numpy as np
+from standing_pages import at_no_cost
 from worlds import json_lines, make_pipeline, make_tree, with_trouble
 
 from speciate.page import serving, showing
@@ -30,7 +31,8 @@ class RunningPage:
     def _run(self):
         async def main():
             self.loop, self.pipeline = asyncio.get_running_loop(), make_pipeline(self.tree)
-            async with serving(self.pipeline, "127.0.0.1:0", self._token, title="a test") as self.url:
+            opening = at_no_cost(serving(self.pipeline, "127.0.0.1:0", self._token, title="a test"))
+            async with opening as self.url:
                 running = asyncio.create_task(self.pipeline.run())
                 self._ready.set()
                 await running
@@ -66,7 +68,7 @@ class RunningPage:
 
     def answered(self, count):
         """Wait until so many inputs are answered, by what the page says."""
-        return self.until(lambda: (one := self.client.get("/api/state").json())["answered"] >= count and one)
+        return self.until(lambda: (one := self.client.get("/api/state").json()).get("answered", 0) >= count and one)
 
     def refused(self, reason):
         return self.pipeline.instruments().value("speciate_page_refusals_total", reason).value
@@ -82,7 +84,7 @@ class ShownPage:
 
     def _run(self):
         async def main():
-            async with showing(self.stopped, "127.0.0.1:0") as self.url:
+            async with at_no_cost(showing(self.stopped, "127.0.0.1:0")) as self.url:
                 self._ready.set()
                 await asyncio.to_thread(self._done.wait)
 

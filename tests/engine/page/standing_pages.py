@@ -1,9 +1,15 @@
-"""A pipeline that stands still, as the page sees it, and bytes that are sent to its page as they are."""
+"""A pipeline that stands still, as the page sees it, and bytes that are sent to its page as they are.
+
+And pages of any pipeline that may be asked for however much.
+"""
 
 import asyncio
 import contextlib
 
+import pytest
+
 from speciate.instruments import Instruments
+from speciate.page import guard, live
 from speciate.running import Unready
 
 TOKEN = "correct-horse-battery-staple"
@@ -39,6 +45,18 @@ class Standing:
         async with asyncio.timeout(30):
             while self.refused(reason) < count:  # noqa: ASYNC110  # another thread's
                 await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def at_no_cost(page):
+    """Open a page that nobody is put off by, though the machine be slow: what asking may cost is tried by itself."""
+    async with contextlib.AsyncExitStack() as stack:
+        # While it opens only: then it has its shares, and others have theirs.
+        with pytest.MonkeyPatch.context() as patch:
+            for module, share in ((live, "LOOK_SHARE"), (live, "WORK_SHARE"), (guard, "SHARE"), (guard, "SMALL_SHARE")):
+                patch.setattr(module, share, 1e3)
+            url = await stack.enter_async_context(page)
+        yield url
 
 
 async def raw(client, data):

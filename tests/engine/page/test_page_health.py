@@ -8,6 +8,7 @@ import httpx
 import pytest
 from logs_in_memory import Cluster, Process, until
 from prometheus_client.parser import text_string_to_metric_families
+from standing_pages import at_no_cost
 from worlds import make_pipeline, make_tree, stream
 
 from speciate import endurance
@@ -29,7 +30,8 @@ def _fresh(monkeypatch):
 
 @asynccontextmanager
 async def asked(pipeline):
-    async with serving(pipeline, "127.0.0.1:0") as url, httpx.AsyncClient(base_url=url, trust_env=False) as client:
+    opening = at_no_cost(serving(pipeline, "127.0.0.1:0"))
+    async with opening as url, httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as client:
         yield client
 
 
@@ -46,7 +48,7 @@ async def told(client, code, text):
 async def shown(client, condition):
     """Wait until the page has this word for it."""
     async with asyncio.timeout(20):
-        while (await client.get("/api/state")).json()["condition"] != condition:  # noqa: ASYNC110  # another's
+        while (await client.get("/api/state")).json().get("condition") != condition:  # noqa: ASYNC110  # another's
             await asyncio.sleep(0.05)
 
 
