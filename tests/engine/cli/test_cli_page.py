@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+from http import HTTPStatus
 
 import httpx
 import pytest
@@ -29,8 +30,20 @@ def url_of(run, path):
     return re.search(r"^speciate: page at (http\S+)$", path.read_text(), re.MULTILINE)[1]
 
 
+def answer_of(url, path):
+    """What it answers; whoever has asked for too much of its time is put off, be it for a collection of garbage."""
+    found = []
+
+    def has_time():
+        found.append(httpx.get(f"{url}{path}", trust_env=False, timeout=60))
+        return found[-1].status_code != HTTPStatus.SERVICE_UNAVAILABLE
+
+    until(has_time)
+    return found[-1].raise_for_status()
+
+
 def scrape(url):
-    text = httpx.get(f"{url}/metrics", trust_env=False).raise_for_status().text
+    text = answer_of(url, "/metrics").text
     return {(s.name, *s.labels.values()): s.value for one in text_string_to_metric_families(text) for s in one.samples}
 
 
@@ -39,7 +52,7 @@ def answered(found):
 
 
 def is_ready(url):
-    return httpx.get(f"{url}/ready", trust_env=False).status_code == 200
+    return httpx.get(f"{url}/ready", trust_env=False, timeout=60).status_code == 200
 
 
 def test_counts_grow_with_the_answers_and_hostile_clients_change_nothing(growing, tmp_path):
@@ -61,7 +74,7 @@ def test_counts_grow_with_the_answers_and_hostile_clients_change_nothing(growing
         holding = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
         for one in holding:
             one.setblocking(False)
-        assert httpx.post(f"{url}/metrics", content=bytes(10_000_000), trust_env=False).status_code == 405
+        assert httpx.post(f"{url}/metrics", content=bytes(10_000_000), trust_env=False, timeout=60).status_code == 405
         with (tmp_path / "stream.log").open("ab") as log:
             log.write(whole[len(whole) // 2 :])
         until(lambda: lines(answers) == EVENTS, run)

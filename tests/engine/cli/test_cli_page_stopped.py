@@ -2,11 +2,10 @@
 
 import shutil
 
-import httpx
 import msgspec
 import pytest
-from commands import left_behind, must, started, write_stream
-from test_cli_page import url_of
+from commands import left_behind, must, started, until, write_stream
+from test_cli_page import answer_of, url_of
 
 from speciate_schemas.page import CategoryPage, StateView
 
@@ -22,15 +21,16 @@ def done(tmp_path_factory):
     return folder, config
 
 
-def asked(state, folder, *paths, lines=1):
-    """What the page says, and how it ends: with so many lines on standard error."""
+def asked(state, folder, *paths, tasks=1, lines=1):
+    """What the page says, once it has looked at each task, and how it ends: with so many lines on standard error."""
     told = folder / "stderr"
     with (
         told.open("wb") as stderr,
         started("page", state, "--page-address", "127.0.0.1:0", stderr=stderr, cwd=folder) as page,
     ):
         url = url_of(page, told)
-        answers = [httpx.get(f"{url}{path}", trust_env=False).raise_for_status().content for path in paths]
+        until(lambda: len(answer_of(url, "/api/state").json()["universes"]) == tasks, page)
+        answers = [answer_of(url, path).content for path in paths]
         page.terminate()
         assert page.wait(timeout=60) == 0
     assert told.read_text().count("\n") == lines
@@ -55,7 +55,7 @@ def test_the_states_of_several_partitions_are_several_tasks(done, tmp_path):
     folder, _ = done
     for number in (0, 3):
         shutil.copytree(folder / "out" / "state", tmp_path / "states" / f"partition-{number}")
-    (state,) = asked(tmp_path / "states", tmp_path, "/api/state", lines=2)
+    (state,) = asked(tmp_path / "states", tmp_path, "/api/state", tasks=2, lines=2)
     assert [one.task for one in msgspec.json.decode(state, type=StateView).universes] == [0, 3]
     # A store cannot be asked which partitions it has, so it is told which were tried.
     first = (tmp_path / "stderr").read_text().splitlines()[0]

@@ -9,6 +9,7 @@ import pytest
 from open_pages import RunningPage, ShownPage, feature_tree, image_tree, stopped_of
 from worlds import json_lines, stream
 
+from speciate.page import meter, overview
 from speciate.page.overview import Overview
 from speciate.page.stopped import Stopped
 from speciate_schemas.page import (
@@ -35,8 +36,10 @@ def told(page, path, struct, status=200, **parameters):
 def kept(tmp_path_factory):
     """What a live page said of a stream, and the page of the state behind it."""
     tree = feature_tree(tmp_path_factory.mktemp("features"), EVENTS)
-    with RunningPage(tree) as live:
-        live.answered(EVENTS)
+    with pytest.MonkeyPatch.context() as patch, RunningPage(tree) as live:
+        patch.setattr(meter, "WINDOW_SECONDS", 600.0)  # in which all was answered, however slow the machine
+        # What is known of the categories is brought up to date after the count of what was answered.
+        live.until(lambda: [one["sequence"] for one in live.answered(EVENTS)["universes"]] == [EVENTS])
         said = {kind: told(live, path, kind) for kind, path in ROUTES.items()}
     with ShownPage(stopped_of(tree)) as page:
         yield said, page
@@ -286,7 +289,8 @@ def test_a_picture_is_its_category_s_and_goes_with_it(tmp_path):
         assert live.client.get(second.exemplars[0].thumbnail).status_code == 200
 
 
-def test_what_does_not_run_is_looked_at_once(tmp_path):
+def test_what_does_not_run_is_looked_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(overview, "PATIENCE_SECONDS", 30.0)
     tree = feature_tree(tmp_path, run={"universe": "stream"})
     with RunningPage(tree) as live:
         live.answered(120)
@@ -295,13 +299,14 @@ def test_what_does_not_run_is_looked_at_once(tmp_path):
     stopped.look = lambda where, function: looks.append(where) or look(where, function)
 
     async def asked():
-        overview = Overview(stopped)
-        return [await overview.state() for _ in range(4)][-1]
+        one = Overview(stopped)
+        return [await one.state() for _ in range(4)][-1]
 
     assert sorted(one.stream for one in asyncio.run(asked()).universes) == sorted(where.stream for where in looks)
 
 
-def test_known_categories_are_counted_also_where_nothing_else_is_known_of_them(tmp_path):
+def test_known_categories_are_counted_also_where_nothing_else_is_known_of_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(overview, "PATIENCE_SECONDS", 30.0)
     tree = feature_tree(tmp_path, EVENTS)
     with RunningPage(tree) as live:
         live.answered(EVENTS)
@@ -319,7 +324,7 @@ def test_a_universe_a_stream_is_asked_for_by_its_name(tmp_path):
     (tmp_path / "in.jsonl").write_bytes(json_lines(events))
     with RunningPage(tree) as live:
         live.answered(60)
-        state = live.until(lambda: (one := told(live, "/api/state", StateView)).universes and one)
+        state = live.until(lambda: len((one := told(live, "/api/state", StateView)).universes) == 2 and one)
         assert {one.stream for one in state.universes} == {"a", "b & c"}
         assert told(live, "/api/categories", Refused, 404).error
         seen = [
