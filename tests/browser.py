@@ -114,9 +114,14 @@ def check_accessibility(page: "Page") -> None:
     """Fail with what axe-core finds wrong with the page as it is now."""
     from axe_playwright_python.sync_playwright import Axe
 
-    # What is just fading in is pale for a moment.
-    page.evaluate("Promise.allSettled(document.getAnimations().map(one => one.finished))")
-    violations = Axe().run(page).response["violations"]
+    moves = page.evaluate("matchMedia('(prefers-reduced-motion: no-preference)').matches")
+    # What is just fading in is pale for a moment, and more may come while axe looks.
+    page.emulate_media(reduced_motion="reduce")
+    try:
+        page.evaluate("Promise.allSettled(document.getAnimations().map(one => one.finished))")
+        violations = Axe().run(page).response["violations"]
+    finally:
+        page.emulate_media(reduced_motion="null" if moves else "reduce")
     assert not violations, "\n".join(["not accessible:", *map(_finding, violations)])
 
 

@@ -14,4 +14,5 @@ def stub():
 def expect():
     from playwright.sync_api import expect
 
+    expect.set_options(timeout=30_000)  # a machine may be slow
     return expect

@@ -35,6 +35,7 @@ def with_category(stub, **changes):
 
 def lose(page, stub):
     """Cut the connection, once there is one; until the server is well again it stays so."""
+    page.evaluate("Math.random = () => 1000")  # it does not try again by itself, before it is told to
     with_state(stub, title=f"stream {stub.connection}")
     page.wait_for_function("title => document.title.endsWith(title)", arg=stub.state.title)
     stub.failing = {"/api/": "it is ill"}
@@ -103,6 +104,7 @@ def test_all_of_the_overview_is_on_the_wall_at_once(stub, new_page, troubles):
     assert size_of(page, "Height") == 1080
     lose(page, stub)
     assert size_of(page, "Height") == 1080
+    page.close()
     troubles.clear()
 
 
@@ -127,6 +129,7 @@ def test_without_a_connection_nothing_can_be_sent(stub, new_page, expect, troubl
     expect(merge).to_be_enabled()
     lose(page, stub)
     expect(merge).to_be_disabled()
+    page.close()
     troubles.clear()
 
 
@@ -140,6 +143,7 @@ def test_an_end_that_was_announced_is_no_alarm(stub, new_page, expect, troubles)
     stub.connection += 1
     expect(page.locator("#lost-words")).to_have_text("The run has ended.")
     expect(page.locator("#status")).to_have_attribute("data-condition", "stopped")
+    page.close()
     troubles.clear()
 
 
@@ -156,6 +160,7 @@ def test_what_was_not_there_before_the_connection_was_lost_is_said_to_be_missing
     page.click("#retry")
     expect(page.get_by_text("Nothing has been read yet.").first).to_be_visible()
     expect(page.get_by_text("Without a connection").first).to_be_hidden()
+    page.close()
     troubles.clear()
 
 
@@ -218,6 +223,7 @@ def test_the_focus_is_on_the_heading_once_the_category_behind_a_question_is_gone
     expect(page.locator("#gone")).to_contain_text("There is no category 7")
     page.keyboard.press("Escape")
     expect(page.locator("#gone h1")).to_be_focused()
+    page.close()
     troubles.clear()
 
 
