@@ -4,7 +4,7 @@ import socket
 
 import httpx
 import pytest
-from standing_pages import TOKEN
+from standing_pages import TOKEN, at_no_cost
 
 from speciate.errors import ConfigError, PluginError
 from speciate.page import serving
@@ -12,9 +12,9 @@ from speciate.page import serving
 
 async def test_where_all_addresses_are_listened_at_any_address_is_taken_and_no_name(standing):
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with serving(standing, "0.0.0.0:0", TOKEN) as url:
-        port = url.rpartition(":")[2]
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, headers=headers) as client:
+    async with at_no_cost(serving(standing, "0.0.0.0:0", TOKEN)) as url:
+        here = f"http://127.0.0.1:{url.rpartition(':')[2]}"
+        async with httpx.AsyncClient(base_url=here, trust_env=False, timeout=60, headers=headers) as client:
             assert (await client.get("/live", headers={"Host": "10.1.2.3:8600"})).status_code == 200
             assert (await client.get("/live", headers={"Host": "evil.example"})).status_code == 421
 
@@ -27,7 +27,8 @@ async def test_a_page_at_a_name_is_called_by_it(standing, monkeypatch):
         return real("127.0.0.1" if host == "worker-1" else host, *given, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    async with serving(standing, "worker-1:0") as url, httpx.AsyncClient(base_url=url, trust_env=False) as client:
+    opening = at_no_cost(serving(standing, "worker-1:0"))
+    async with opening as url, httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as client:
         for host in ("worker-1:8600", "Worker-1", "127.0.0.1:8600"):
             assert (await client.get("/live", headers={"Host": host})).status_code == 200
         assert (await client.get("/live", headers={"Host": "worker-2:8600"})).status_code == 421

@@ -1,6 +1,7 @@
 """Every route, of a pipeline that runs and of the state that it left: the same answers, and each just its struct."""
 
 import asyncio
+from contextlib import contextmanager
 from dataclasses import replace
 
 import msgspec
@@ -36,13 +37,21 @@ def told(page, path, struct, status=200, **parameters):
 def kept(tmp_path_factory):
     """What a live page said of a stream, and the page of the state behind it."""
     tree = feature_tree(tmp_path_factory.mktemp("features"), EVENTS)
-    with pytest.MonkeyPatch.context() as patch, RunningPage(tree) as live:
-        patch.setattr(meter, "WINDOW_SECONDS", 600.0)  # in which all was answered, however slow the machine
+    with _patient(), RunningPage(tree) as live:
         # What is known of the categories is brought up to date after the count of what was answered.
         live.until(lambda: [one["sequence"] for one in live.answered(EVENTS)["universes"]] == [EVENTS])
         said = {kind: told(live, path, kind) for kind, path in ROUTES.items()}
-    with ShownPage(stopped_of(tree)) as page:
+    with _patient(), ShownPage(stopped_of(tree)) as page:
         yield said, page
+
+
+@contextmanager
+def _patient():
+    """However slow the machine is, all was answered in the last seconds, and all that is asked for is waited for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(meter, "WINDOW_SECONDS", 600.0)
+        patch.setattr(overview, "PATIENCE_SECONDS", 30.0)
+        yield
 
 
 ROUTES = {
