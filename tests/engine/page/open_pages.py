@@ -6,6 +6,7 @@ import threading
 import time
 
 import httpx
+import msgspec
 import numpy as np
 from standing_pages import at_no_cost
 from worlds import json_lines, make_pipeline, make_tree, with_trouble
@@ -100,6 +101,14 @@ class ShownPage:
         self.client.close()
         self._done.set()
         self._thread.join(PATIENCE)
+
+
+def told(page, path, struct, status=200, **parameters):
+    """An answer, decoded as nothing but this."""
+    answer = page.client.get(path, params=parameters or None)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    return msgspec.json.decode(answer.content, type=struct, strict=True)
 
 
 def image(number, shade):
