@@ -72,6 +72,9 @@ class TaskRun:
         self._stopped = True
         if self.flow is not None:
             self.flow.stop()
+        else:
+            # It may be waiting for others while it opens.
+            self.parts.source.stop()
 
     async def run(self) -> None:
         """Run to the end. Raises the first error; what was committed until then stays."""

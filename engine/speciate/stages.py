@@ -132,7 +132,10 @@ class Source(Protocol):
         """The next records, at least one and at most `max_events`; waits for the first. Empty at the end."""
 
     def stop(self) -> None:
-        """Nothing more is wanted: a `read` under way returns what it has, and the next one is empty."""
+        """Nothing more is wanted: a `read` under way returns what it has, and the next one is empty.
+
+        It may come before `open`, or during it: then there is nothing left to wait for there.
+        """
 
     def progress(self) -> Progress:
         """How much has been read, and of how much."""

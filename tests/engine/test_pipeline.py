@@ -1,5 +1,6 @@
 """A pipeline from end to end: the same decisions whatever the formats, from a mapping or a file, at any pace."""
 
+import asyncio
 import itertools
 import os
 import time
@@ -9,6 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 from worlds import (
+    Fuse,
+    Fused,
     event_log,
     json_lines,
     make_head,
@@ -174,6 +177,36 @@ async def test_a_status_can_be_asked_for_at_any_time(tmp_path):
     status = pipeline.status()
     assert isinstance(status, speciate.Status)
     assert (status.sequence, status.lag) == (COUNT, 0)
+
+
+class Patient(Fused):
+    """A source that waits for others while it opens, until it is told to stop."""
+
+    def __init__(self, part):
+        super().__init__(part, Fuse())
+        self.opening, self._told = asyncio.Event(), asyncio.Event()
+
+    async def open(self, position, sequence):
+        self.opening.set()
+        async with asyncio.timeout(30):
+            await self._told.wait()
+        return await self._part.open(position, sequence)
+
+    def stop(self):
+        self._told.set()
+        self._part.stop()
+
+
+async def test_a_source_that_waits_while_it_opens_hears_the_stop(tmp_path):
+    pipeline = make_pipeline(make_tree(tmp_path, EVENTS))
+    source = pipeline.stages.source = Patient(pipeline.stages.source)
+    running = asyncio.create_task(pipeline.run())
+    await source.opening.wait()
+    pipeline.stop()
+    await running
+    assert pipeline.status().sequence == 0
+    await make_pipeline(make_tree(tmp_path, EVENTS)).run()
+    assert len((tmp_path / "out" / "answers.jsonl").read_bytes().splitlines()) == COUNT
 
 
 @pytest.mark.parametrize(

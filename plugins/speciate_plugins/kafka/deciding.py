@@ -38,7 +38,7 @@ async def wait_until_decided(
             if enough() or waited > seconds:
                 break
             if waited > TELL_SECONDS and not told:
-                log.info("waiting until a transaction of another writer ends", log=str(min(hidden)))
+                log.info("waiting until a transaction ends", log=str(min(hidden)))
                 told = True
             await asyncio.sleep(POLL_SECONDS)
     return hidden

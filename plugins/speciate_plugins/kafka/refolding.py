@@ -14,7 +14,8 @@ by the task whose it is now, and the workers go on behind it. The steps, and wha
    them. A second refold closes the seats again, numbers its own behind them, and removes what is numbered higher.
 5. Every seat is opened, all in one transaction: a second notice in each, with a mark that names the place in the input
    and the number of tasks. So there is no instant at which some tasks could start and others could not. The writer is
-   that of seat 0: another refold that has begun meanwhile has seized it first of all, and ours fails.
+   that of seat 0: another refold that has begun meanwhile has seized it first of all, and ours fails. It is waited for
+   until readers see it: who starts the workers next must find the seats open.
 
 A snapshot remembers the place between the two notices of its seat. Whoever folds answers from a place before that, as
 there is no better snapshot left, comes upon the first notice and stops; the second is passed over. The notices take
@@ -23,7 +24,7 @@ are opened one by one: by then all snapshots are in place, so each is whole when
 """
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ import msgspec
 from speciate import snapshot
 from speciate.commit import sealer
 from speciate.config import Resolved
-from speciate.errors import AwayError, ConfigError, StateMismatchError
+from speciate.errors import ConfigError, SpeciateError, StateMismatchError
 from speciate.household import Household
 from speciate.logs import get_logger
 from speciate.parts import Parts
@@ -223,10 +224,14 @@ class Refold:
 
     async def _wait_until_seen(self, count: int) -> None:
         """It is done; but who starts the workers next must not be quicker than the news that the seats are open."""
-        with suppress(AwayError):
-            await wait_until_decided(
-                self._sink, [Log(self._sink.topic, number) for number in range(count)], DECIDED_SECONDS
-            )
+        logs = [Log(self._sink.topic, number) for number in range(count)]
+        try:
+            hidden = ", ".join(map(str, await wait_until_decided(self._sink, logs, DECIDED_SECONDS)))
+            reason = f"a transaction is still open in {hidden}" if hidden else ""
+        except SpeciateError as error:
+            reason = str(error)
+        if reason:
+            log.warning("the new state is in place, but workers may not see it yet", reason=reason)
 
     async def _replace_all(self, seats: Sequence[_Seat], tasks: Sequence[Task], found: Survey) -> None:
         closed: list[Position] = []

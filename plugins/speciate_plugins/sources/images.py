@@ -170,10 +170,16 @@ def read_image(path: Path) -> bytes:
 
 def _matches(pattern: str, suffixes: Collection[str]) -> list[ImageFile]:
     found = find_images(pattern, suffixes)
+    endings = ", ".join(sorted(suffixes))
+    if not found and Path(pattern).is_dir():
+        raise SourceError(
+            f"paths: {pattern!r} holds no image: none of its files ends in {endings}; name another folder, or say with "
+            "`suffixes` how its images are named"
+        )
     if not found and Path(pattern).exists():
         raise SourceError(
-            f"paths: {pattern!r} holds no image: none of its files ends in {', '.join(sorted(suffixes))}; name "
-            "another folder, or say with `suffixes` how its images are named"
+            f"paths: {pattern!r} is no image: its name ends in none of {endings}; name another file, or say with "
+            "`suffixes` how images are named"
         )
     if not found:
         raise no_match(pattern)

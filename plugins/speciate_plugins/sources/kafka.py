@@ -50,8 +50,7 @@ class KafkaSource:
 
     async def open(self, position: Position | None, sequence: int) -> Position:
         """See `Source`."""
-        await self.close()
-        self._stopping = False  # before all that takes time: who stops us meanwhile is heard
+        await self._release()
         options = self._options
         logs = await self._find_logs()
         if not options.follow:
@@ -122,6 +121,11 @@ class KafkaSource:
 
     async def close(self) -> None:
         """See `Source`."""
+        # Only here: who stops us before we are open, or meanwhile, is heard.
+        self._stopping = False
+        await self._release()
+
+    async def _release(self) -> None:
         self.progress()
         reader, self._reader = self._reader, None
         if reader is not None:

@@ -5,6 +5,8 @@ import fcntl
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -228,6 +230,28 @@ def test_a_lock_that_is_never_given_back_is_not_waited_for(store, log, monkeypat
     assert store.send(b"three") == 1
 
 
+def test_a_log_that_grows_is_waited_for(store, log, monkeypatch) -> None:
+    """Its lock may be taken by somebody who sends a lot each time that we look."""
+    store.send(b"one")
+    monkeypatch.setattr(controls, "LOCK_SECONDS", 2.0)
+    taken, others = threading.Event(), [b"%d" % number for number in range(15)]
+
+    def send_a_lot():
+        with log.open("ab", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            taken.set()
+            for other in others:
+                time.sleep(0.2)
+                file.write(pack(other))
+
+    sender = threading.Thread(target=send_a_lot)
+    sender.start()
+    taken.wait()
+    assert store.send(b"two") == len(others) + 1
+    sender.join()
+    assert store.sent(0) == [b"one", *others, b"two"]
+
+
 def test_places_with_any_bit_changed_are_told(store, path) -> None:
     store.save_places([3, 14])
     places = path / "places.json"
@@ -270,7 +294,6 @@ def test_where_nothing_can_be_sent_it_is_told(path, log, store) -> None:
 
 SENDER = """
 import sys
-from speciate_plugins.stores import controls
 from speciate_plugins.stores.directory import DirectoryOptions, DirectoryStore
 store = DirectoryStore(DirectoryOptions(path=sys.argv[1]))
 sys.stdin.read(1)
