@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from speciate.stages import Matrix, Vector
-from speciate_plugins.densities.rows import RowStore
+from speciate_plugins.densities.rows import RowStore, product
 
 BLUR = 0.25
 """Of a screening, in nats: more than rounding does to most scores, and little enough to leave few contenders."""
@@ -73,7 +73,7 @@ class RowScreening:
             self._all, self._bounds = rows.products(self._points)
             squares = self._all - rows.all_offsets()[:, np.newaxis]
             energies = segment_sums(np.square(squares, out=squares), self._bounds).T
-        products = self._points @ self._density.rounded_means.T
+        products = product(self._points, self._density.rounded_means.T)
         self._store(slice(0, None), everyone, products, energies)
 
     def row(self, place: int) -> Vector:
@@ -97,7 +97,7 @@ class RowScreening:
         known = self._known(category)
         # One product for the new rows and the new mean.
         fresh = np.concatenate((rows.of(category)[len(known) :], mean), dtype=mean.dtype, casting="same_kind")
-        found = fresh @ self._points[behind].T
+        found = product(fresh, self._points[behind].T)
         # Columns of events that are done are of no use to anybody.
         products = np.concatenate((known[:, -found.shape[1] :], found[:-1]))
         self._products[category] = products

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speciate_plugins.densities.rows import HELD, ROOM, RowStore
+from speciate_plugins.densities.rows import HELD, ROOM, RowStore, product
 
 DIMENSION = 3
 namespaces = pytest.mark.parametrize("namespace", [np, array_api_strict], ids=["numpy", "strict"])
@@ -22,6 +22,16 @@ rows = st.lists(st.lists(numbers, min_size=DIMENSION, max_size=DIMENSION), max_s
 """Of numbers whose sums of products are exact in single precision: whatever the order, the same."""
 kinds = st.sampled_from(["add", "extend", "extend", "rewrite", "replace", "replace", "remove", "of", "of"])
 scripts = st.lists(st.tuples(kinds, st.integers(0, 99), rows), max_size=25)
+
+
+def test_flags_of_a_product_are_no_news() -> None:
+    """The flag that stray numbers raise can be raised for certain by one that is asked for."""
+    signalling = np.array([[0x7F800001] * 5], dtype=np.uint32).view(np.float32)
+    ones = np.ones((5, 2), dtype=np.float32)
+    with pytest.warns(RuntimeWarning, match="invalid value encountered in matmul"):
+        signalling @ ones
+    assert np.isnan(product(signalling, ones)).all()
+    assert product(ones.T, ones).tolist() == [[5.0, 5.0], [5.0, 5.0]]
 
 
 class Lists:
