@@ -169,21 +169,20 @@ def read_image(path: Path) -> bytes:
 
 
 def _matches(pattern: str, suffixes: Collection[str]) -> list[ImageFile]:
-    found = find_images(pattern, suffixes)
+    if found := find_images(pattern, suffixes):
+        return found
     endings = ", ".join(sorted(suffixes))
-    if not found and Path(pattern).is_dir():
+    if Path(pattern).is_dir():
         raise SourceError(
             f"paths: {pattern!r} holds no image: none of its files ends in {endings}; name another folder, or say with "
             "`suffixes` how its images are named"
         )
-    if not found and Path(pattern).exists():
+    if Path(pattern).exists():
         raise SourceError(
             f"paths: {pattern!r} is no image: its name ends in none of {endings}; name another file, or say with "
             "`suffixes` how images are named"
         )
-    if not found:
-        raise no_match(pattern)
-    return found
+    raise no_match(pattern)
 
 
 def find_images(pattern: str, suffixes: Collection[str]) -> list[ImageFile]:
