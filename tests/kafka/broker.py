@@ -87,6 +87,13 @@ UNHURRIED = {"broker.session.timeout.ms": "30000"}
 """For brokers that nobody kills: one whose machine stands still for a while is not to be taken for dead."""
 
 
+def forgetful(session_ms: int, heartbeat_ms: int) -> dict[str, str]:
+    """For a broker that tells its controller too seldom that it is there: it is left out from the session to the next
+    heartbeat, again and again, as one is whose machine stands still. Who asks it meanwhile is told of no broker at all.
+    """
+    return {"broker.session.timeout.ms": str(session_ms), "broker.heartbeat.interval.ms": str(heartbeat_ms)}
+
+
 class BrokerError(Exception):
     """The broker did not do what it was told; the message ends with the tail of its log."""
 
@@ -262,6 +269,10 @@ class Broker:
         """Give `USER` a right: on a "topic", "group" or "transactional_id" to "all", "read", "write" or "describe"."""
         _blocking(_grant(self.servers, RESOURCES[resource], name, OPERATIONS[operation]))
 
+    def times_left_out(self) -> int:
+        """How often its controller took it for gone."""
+        return self.log.read_text(errors="replace").count("Fencing broker 1 because its session has timed out")
+
     def _format(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         if self._tls:
@@ -416,6 +427,22 @@ async def started(client: Client) -> AsyncIterator[Client]:
         await (client.close() if isinstance(client, AIOKafkaAdminClient) else client.stop())
 
 
+@contextlib.asynccontextmanager
+async def _admin(servers: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    """An admin client that knows a broker to ask.
+
+    A broker that stood still is left out by its controller until that hears of it again; whoever connects meanwhile is
+    told of no broker at all.
+    """
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            async with started(AIOKafkaAdminClient(bootstrap_servers=servers)) as admin:
+                if admin._client.cluster.brokers():
+                    yield admin
+                    return
+            await asyncio.sleep(0.05)
+
+
 async def _ready(servers: str) -> bool:
     host, port = servers.split(":")
     try:
@@ -438,11 +465,14 @@ def _led(topics: Sequence[Mapping[str, Any]]) -> bool:
 
 
 async def _create_topic(servers: str, name: str, partitions: int, config: dict[str, str]) -> None:
-    async with asyncio.timeout(PATIENCE), started(AIOKafkaAdminClient(bootstrap_servers=servers)) as admin:
-        answer = await admin.create_topics([NewTopic(name, partitions, 1, topic_configs=config)])
-        for topic, code, *message in answer.topic_errors:
-            if code != 0:
-                raise for_code(code)(f"{topic}: {message}")
+    async with _admin(servers) as admin:
+        wanted = NewTopic(name, partitions, 1, topic_configs=config)
+        ((_, code, message),) = (await admin.create_topics([wanted])).topic_errors
+        while "All brokers are currently fenced" in (message or ""):
+            await asyncio.sleep(0.05)
+            ((_, code, message),) = (await admin.create_topics([wanted])).topic_errors
+        if code != 0:
+            raise for_code(code)(f"{name}: {message}")
         while not _led(await admin.describe_topics([name])):  # noqa: ASYNC110 - only asking tells
             await asyncio.sleep(0.02)
 
@@ -469,7 +499,7 @@ async def _reader(
         asyncio.timeout(PATIENCE),
         started(AIOKafkaConsumer(bootstrap_servers=servers, isolation_level=isolation, **options)) as consumer,
     ):
-        async with started(AIOKafkaAdminClient(bootstrap_servers=servers)) as admin:
+        async with _admin(servers) as admin:
             (described,) = await admin.describe_topics([topic])
         if described["error_code"] != 0:
             raise for_code(described["error_code"])(topic)
@@ -512,7 +542,7 @@ ANY, LITERAL, ALLOW = 1, 3, 3
 
 async def _grant(servers: str, resource: int, name: str, operation: int) -> None:
     user = f"User:{USER}"
-    async with asyncio.timeout(PATIENCE), started(AIOKafkaAdminClient(bootstrap_servers=servers)) as admin:
+    async with _admin(servers) as admin:
         created = await admin._send_request(
             CreateAclsRequest(resource, name, LITERAL, user, "*", operation, ALLOW),
         )

@@ -3,13 +3,13 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 import pytest
-from broker import Broker, free_ports
+from broker import Broker, forgetful, free_ports
 from pipelines import DECIDE, Answers, Bench, Worker, check_exactly_once, events, messages, speciate, write_support
 
 AWAY_SECONDS = 60.0 if os.environ.get("SPECIATE_LONG") == "1" else 20.0
@@ -129,6 +129,20 @@ def test_a_frozen_broker_costs_only_time(mortal: Broker, topic: str, tmp_path: P
         finally:
             mortal.resume()
         check_exactly_once(bench.until_answered(EACH, EACH), [EACH, EACH])
+        assert len(worker.lines()) < LINES, worker.tail()
+        assert worker.stop() == 0, worker.tail()
+
+
+def test_a_broker_that_is_left_out_now_and_then_costs_only_time(
+    make_broker: Callable[..., Broker], topic: str, tmp_path: Path
+) -> None:
+    broker = make_broker(properties=forgetful(session_ms=4000, heartbeat_ms=6500))
+    with Bench(broker, tmp_path, topic) as bench:
+        flowing(bench)
+        before = broker.times_left_out()
+        check_exactly_once(bench.until_answered(EACH, EACH), [EACH, EACH])
+        assert broker.times_left_out() > before
+        (worker,) = bench.workers
         assert len(worker.lines()) < LINES, worker.tail()
         assert worker.stop() == 0, worker.tail()
 

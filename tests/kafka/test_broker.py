@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAuthorizationFailedError
 from aiokafka.helpers import create_ssl_context
 from aiokafka.structs import ConsumerRecord
-from broker import PASSWORD, UNHURRIED, USER, Broker, BrokerError, jars, missing, started
+from broker import PASSWORD, PATIENCE, UNHURRIED, USER, Broker, BrokerError, forgetful, jars, missing, started
 
 FOLDER = Path(__file__).parent
 
@@ -26,6 +26,13 @@ def of(found: dict[int, list[ConsumerRecord]]) -> dict[int, list[bytes]]:
 
 def values(broker: Broker, topic: str, isolation: str = "read_committed") -> dict[int, list[bytes]]:
     return of(broker.read_all(topic, isolation))
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 async def send(servers: str, topic: str, value: bytes = b"value", **client: object) -> None:
@@ -122,6 +129,19 @@ async def test_paused_broker_answers_once_it_is_resumed(mortal: Broker, topic: s
     assert not mortal.alive
 
 
+def test_helpers_wait_for_a_broker_that_is_left_out(make_broker: Callable[..., Broker]):
+    broker = make_broker(properties=forgetful(session_ms=2000, heartbeat_ms=6000))
+    for name in ("first", "second"):
+        left_out = broker.times_left_out()
+        until(lambda: broker.times_left_out() > left_out)  # noqa: B023 - called at once
+        broker.create_topic(name)
+        broker.produce(name, [(0, None, b"a", [])])
+        left_out = broker.times_left_out()
+        until(lambda: broker.times_left_out() > left_out)  # noqa: B023
+        assert values(broker, name) == {0: [b"a"]}
+        assert broker.end_offsets(name) == {0: 1}
+
+
 @pytest.fixture(scope="module")
 def guarded(kafka_runs_here: None, tmp_path_factory: pytest.TempPathFactory):
     with Broker(tmp_path_factory.mktemp("guarded"), sasl=True, tls=True, acl=True, properties=UNHURRIED) as broker:
@@ -196,10 +216,7 @@ def test_failed_start_says_why(make_broker: Callable[..., Broker]):
 
 def test_broker_that_died_by_itself_is_started_again(mortal: Broker, topic: str):
     os.kill(mortal.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 30
-    while mortal.alive and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not mortal.alive
+    until(lambda: not mortal.alive)
     with pytest.raises(BrokerError, match="not running"):
         mortal.pause()
     mortal.start()
@@ -227,10 +244,7 @@ time.sleep(600)
     with owner:
         pid = int(owner.stdout.readline())
         os.kill(owner.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 30
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not Path(f"/proc/{pid}").exists()
+    until(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_missing_names_what_is_absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from broker import PASSWORD, UNHURRIED, USER, Broker
+from aiokafka.admin import NewTopic
+from aiokafka.errors import for_code
+from broker import PASSWORD, UNHURRIED, USER, Broker, _admin, forgetful
 
 from speciate.errors import AwayError, ConfigError, FencedError, OutputError, SourceError
+from speciate_plugins.kafka.administering import administering
 from speciate_plugins.kafka.connection import KafkaConnection, client_arguments
 from speciate_plugins.kafka.failures import telling
 from speciate_plugins.kafka.positions import Log
@@ -124,6 +127,24 @@ async def test_a_broker_that_does_not_answer_is_away(mortal):
     mortal.pause()
     with pytest.raises(AwayError, match="cannot connect to"):
         await probe(KafkaConnection(servers=[mortal.servers], request_timeout_ms=500))
+
+
+async def test_a_broker_that_is_left_out_is_away(make_broker: Callable[..., Broker]):
+    broker = await asyncio.to_thread(make_broker, properties=forgetful(session_ms=3000, heartbeat_ms=30_000))
+    options = KafkaConnection(servers=[broker.servers])
+    none_ready = "no broker of the cluster is ready yet"
+    async with _admin(broker.servers) as early:
+        with pytest.raises(AwayError, match=f"^cannot connect to {broker.servers}: it answers, but {none_ready}$"):  # noqa: PT012
+            while True:
+                await probe(options)
+                await asyncio.sleep(0.05)
+        # Whoever did not look before, or looked too early.
+        with pytest.raises(AwayError, match=f"^cannot ask at {broker.servers}: {none_ready}$"):
+            async with administering(options, "ask") as late:
+                await late.describe_cluster()
+        ((_, code, message),) = (await early.create_topics([NewTopic("new", 1, 1)])).topic_errors
+        with pytest.raises(AwayError, match=none_ready), telling("create", options):
+            raise for_code(code)(message)
 
 
 async def test_a_topic_that_is_missing_or_out_of_bounds_is_told_at_once(user, anybody):

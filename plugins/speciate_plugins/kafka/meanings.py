@@ -12,6 +12,8 @@ from speciate.errors import AwayError, ConfigError, FencedError, OutputError, So
 from speciate_plugins.kafka.connection import KafkaConnection, password_origin
 from speciate_plugins.kafka.remedies import START_OVER
 
+NONE_READY = "no broker of the cluster is ready yet"
+
 
 class Attempt(NamedTuple):
     """What was tried when the error came."""
@@ -64,13 +66,27 @@ def _quote(names: list[str]) -> str:
 
 def away(error: BaseException, attempt: Attempt) -> AwayError:
     """What another try, or a client made anew, may mend."""
+    return _away(attempt, words(error))
+
+
+def _away(attempt: Attempt, reason: str) -> AwayError:
     servers = ", ".join(attempt.options.servers)
     place = "" if servers in attempt.doing else f" at {servers}"
-    return AwayError(f"cannot {attempt.doing}{place}: {words(error)}")
+    return AwayError(f"cannot {attempt.doing}{place}: {reason}")
+
+
+def _not_ready(error: BaseException, attempt: Attempt) -> AwayError | None:
+    """A client that has not heard of any broker yet asks one without a number."""
+    return _away(attempt, NONE_READY) if "node id None" in str(error) else None
 
 
 def _fenced(error: BaseException, attempt: Attempt) -> FencedError:
     return FencedError(f"cannot {attempt.doing}: another worker has taken over ({type(error).__name__})")
+
+
+def _replicas(error: BaseException, attempt: Attempt) -> SpeciateError:
+    """Too few brokers for so many copies; if they are all left out just now, what is asked for is not to blame."""
+    return _away(attempt, NONE_READY) if "All brokers are currently fenced" in str(error) else _refused(error, attempt)
 
 
 def _refused(error: BaseException, attempt: Attempt) -> ConfigError:
@@ -238,6 +254,7 @@ RULES: dict[str, Rule] = {
     "SSLSyscallError": away,
     "SSLError": _tls,
     "IncompleteReadError": _not_kafka,
+    "NodeNotReadyError": _not_ready,
     # what is there, and what we may do with it
     "UnknownTopicOrPartitionError": _no_topic,
     "AssertionError": _no_partition,
@@ -256,7 +273,7 @@ RULES: dict[str, Rule] = {
     "InvalidConfigurationError": _refused,
     "InvalidGroupIdError": _refused,
     "InvalidPartitionsError": _refused,
-    "InvalidReplicationFactorError": _refused,
+    "InvalidReplicationFactorError": _replicas,
     "InvalidTopicError": _refused,
     "PolicyViolationError": _refused,
     "TopicAlreadyExistsError": _refused,

@@ -11,6 +11,7 @@ import msgspec
 from speciate.errors import AwayError, ConfigError, SpeciateError
 from speciate_plugins.kafka.connection import KafkaConnection, client_arguments, split_server
 from speciate_plugins.kafka.failures import telling, told
+from speciate_plugins.kafka.meanings import NONE_READY
 
 CLOSING_SECONDS = 1.0
 
@@ -24,7 +25,7 @@ async def probe(options: KafkaConnection, topics: Sequence[str] = ()) -> None:
 
     Raises:
         ConfigError: for what trying again does not mend: a login, TLS, a topic that is missing or out of bounds.
-        AwayError: if nobody answers.
+        AwayError: if nobody answers, or the cluster has no broker that is ready.
     """
     arguments = client_arguments(options)
     del arguments["bootstrap_servers"]
@@ -55,6 +56,10 @@ async def _probe(server: str, options: KafkaConnection, arguments: dict[str, Any
         cut_off = isinstance(error, KafkaError | ConnectionResetError | ssl.SSLError)
         explained = await _explained(server, options, arguments) if cut_off else None
         raise explained or told(error, doing, options) from error
+    if not answer.brokers:
+        # It stood still for so long that the controller left it out, or has just started: clients would not know whom
+        # to ask. It is let in again by itself.
+        raise AwayError(f"cannot {doing}: it answers, but {NONE_READY}")
     for code, topic, *_ in answer.topics:
         if code:
             with telling(f"use topic {topic!r}", options, topic):
