@@ -1,6 +1,7 @@
 """Files and folders given on the command line, as a source."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from speciate.errors import ConfigError
@@ -23,5 +24,7 @@ def _plugin_for(inputs: Sequence[str]) -> str:
     name = installed().source_for(inputs[0])
     if name is None:
         known = ", ".join(installed().names("source"))
-        raise ConfigError(f"no source plugin is known for {inputs[0]!r}: name one with --plugin, of {known}")
+        # It need not be a file: that is for the plugin to say. But what is spelt wrong is one more often than not.
+        absent = "" if Path(inputs[0]).exists() else " (no such file or folder)"
+        raise ConfigError(f"no source plugin is known for {inputs[0]!r}{absent}: name one with --plugin, of {known}")
     return name

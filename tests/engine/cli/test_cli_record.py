@@ -130,7 +130,16 @@ def test_an_existing_output_is_refused(tmp_path, events):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["in.csv"], 2, "no source plugin is known for 'in.csv': name one with --plugin, of eventlog, images, jsonl"),
+        (
+            ["in.csv"],
+            2,
+            "known for 'in.csv' (no such file or folder): name one with --plugin, of eventlog, images, jsonl",
+        ),
+        (
+            ["there.csv"],
+            2,
+            "no source plugin is known for 'there.csv': name one with --plugin, of eventlog, images, jsonl",
+        ),
         (["in.csv", "--plugin", "jsnl"], 2, "unknown source 'jsnl': did you mean 'jsonl'?"),
         ([], 2, "there is nothing to read: give an INPUT, --plugin or --config"),
         (["in.log", "--plugin", "stdin"], 2, "source 'stdin' takes no INPUT: leave out in.log"),
@@ -143,6 +152,7 @@ def test_an_existing_output_is_refused(tmp_path, events):
     ],
 )
 def test_bad_options_are_one_line(speciate, tmp_path, arguments, code, says):
+    (tmp_path / "there.csv").touch()
     done = speciate("record", *arguments, "--to", "out.log")
     assert done.exit_code == code
     assert says in done.stderr
