@@ -24,6 +24,7 @@ class View(Strict, frozen=True):
     crop_pct: Annotated[float, msgspec.Meta(gt=0)] = 0.875
     """The part of the resized image's side that is cut out."""
     interpolation: Literal["nearest", "bilinear", "bicubic", "box", "hamming", "lanczos"] = "bicubic"
+    """Before 1.0.31 timm itself was bilinear, whatever the configuration said, where a view was wide or tall."""
     crop_mode: Literal["center", "squash", "border"] = "center"
     """Fill the view and lose what sticks out; or change the aspect; or lose nothing and see a border."""
     border: tuple[Level, Level, Level] = (0, 0, 0)
@@ -64,7 +65,7 @@ class View(Strict, frozen=True):
         from PIL import Image  # noqa: PLC0415 - heavy, and an extra
 
         height, width = self._resized(*image.size)
-        resampling = Image.Resampling[self._resampling().upper()]
+        resampling = Image.Resampling[self.interpolation.upper()]
         resized = Image.fromarray(image.pixels).resize((width, height), resampling, image.box)
         canvas = Image.new("RGB", self.size[::-1], self.border)
         canvas.paste(resized, (-_before(width, self.size[1]), -_before(height, self.size[0])))
@@ -74,11 +75,6 @@ class View(Strict, frozen=True):
         """Height and width of which the view is the middle part."""
         height, width = self.size
         return math.floor(height / self.crop_pct), math.floor(width / self.crop_pct)
-
-    def _resampling(self) -> str:
-        height, width = self._scaled()
-        # So does timm, which for this one case does not hand the interpolation on; its figures were measured with it.
-        return "bilinear" if self.crop_mode == "center" and height != width else self.interpolation
 
     def _resized(self, height: int, width: int) -> tuple[int, int]:
         """Height and width to which an image is resized; each mode rounds as it does in timm."""

@@ -16,6 +16,7 @@ from speciate_plugins.vision.decoding import PILLOW_PIXELS
 from speciate_plugins.vision.viewing import View
 
 timm_data = pytest.importorskip("timm.data", reason="timm is what views are compared with")
+from timm.data.transforms import ResizeKeepRatio, str_to_interp_mode  # noqa: E402 - only where timm is
 
 LIMIT = 50_000_000
 
@@ -56,6 +57,10 @@ def config_of(name: str) -> dict:
 
 def of_timm(config: dict, rgb: np.ndarray) -> np.ndarray:
     transform = timm_data.create_transform(**config, is_training=False, normalize=False)
+    for step in transform.transforms:
+        if isinstance(step, ResizeKeepRatio):
+            # Before 1.0.31 timm forgot to hand it on where the view is not square; since then this changes nothing.
+            step.interpolation = str_to_interp_mode(config["interpolation"])
     return transform(Image.fromarray(rgb)).numpy()
 
 
