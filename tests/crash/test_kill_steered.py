@@ -23,7 +23,7 @@ def test_killed_while_it_is_steered_it_ends_as_if_nothing_had_happened(tmp_path:
     state, numbers = tmp_path / "out" / "state", count()
     store = DirectoryStore(DirectoryOptions(path=str(state)))
     for _ in range(KILLS):
-        process = subprocess.Popen([*COMMAND, "run", str(config), "--pace", "500"], stdout=subprocess.DEVNULL)
+        process = subprocess.Popen([*COMMAND, "run", str(config), "--pace", "100"], stdout=subprocess.DEVNULL)
         wait_until_open(state, process)
         for _ in range(4):
             time.sleep(moments.uniform(0.0, 0.15))

@@ -240,6 +240,10 @@ class Broker:
         """Return once every partition has a leader."""
         _blocking(_create_topic(self.servers, name, partitions, dict(config or {})))
 
+    def delete_topic(self, name: str) -> None:
+        """Return once nobody is told of it any more."""
+        _blocking(_delete_topic(self.servers, name))
+
     def produce(self, topic: str, records: Sequence[Record]) -> list[RecordMetadata]:
         """Write (partition, key, value, headers) in order and return once all of them are acknowledged."""
         return _blocking(_produce(self.servers, topic, records))
@@ -474,6 +478,13 @@ async def _create_topic(servers: str, name: str, partitions: int, config: dict[s
         if code != 0:
             raise for_code(code)(f"{name}: {message}")
         while not _led(await admin.describe_topics([name])):  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(0.02)
+
+
+async def _delete_topic(servers: str, name: str) -> None:
+    async with _admin(servers) as admin:
+        await admin.delete_topics([name])
+        while name in await admin.list_topics():  # noqa: ASYNC110 - only asking tells
             await asyncio.sleep(0.02)
 
 

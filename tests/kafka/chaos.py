@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -217,7 +217,8 @@ class WorkerProcess:
         if number in (signal.SIGKILL, signal.SIGTERM):
             self.doomed = True
         if self.alive:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it may have ended, and the keeper not yet
+                os.kill(self.pid, number)
 
     def end(self) -> None:
         """Kill it if need be, and let go of everything."""

@@ -7,13 +7,18 @@ state are those of a fold that nothing ever disturbed.
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
+)
 from aiokafka.structs import ConsumerRecord
-from broker import Broker, started
+from broker import Broker, _admin
 from chaos_stream import ANSWERS, BIRTHS, CONTROL, DEAD_LETTERS, EVENTS, GROUP
 
 from speciate.config import Resolved, load, resolve
@@ -99,10 +104,12 @@ async def _check_offsets(broker: Broker, logs: Logs) -> None:
     """The group's offsets, which only lag monitors read, have come to the end as well."""
     ends = {(name, number): len(records) for name in (EVENTS, CONTROL) for number, records in logs[name].items()}
     found: dict[tuple[str, int], int] = {}
-    async with started(AIOKafkaAdminClient(bootstrap_servers=broker.servers)) as admin:
+    async with _admin(broker.servers) as admin:
         for _ in range(int(OFFSETS_SECONDS)):
-            offsets = await admin.list_consumer_group_offsets(GROUP)
-            found = {tuple(place): known.offset for place, known in offsets.items()}
+            # A coordinator that has just been found again may not know the group yet.
+            with suppress(GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError, GroupLoadInProgressError):
+                offsets = await admin.list_consumer_group_offsets(GROUP)
+                found = {tuple(place): known.offset for place, known in offsets.items()}
             if found == ends:
                 return
             await asyncio.sleep(1.0)

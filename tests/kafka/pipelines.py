@@ -136,7 +136,8 @@ class Worker:
     def send(self, number: signal.Signals) -> None:
         """Send a signal, unless it is gone."""
         if self.code is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it may have ended, and the keeper not yet
+                os.kill(self.pid, number)
 
     def wait(self, seconds: float = PATIENCE) -> int:
         """Its exit code, once it ends by itself."""

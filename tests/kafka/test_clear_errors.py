@@ -1,6 +1,5 @@
 """What a user is told when something is wrong: one line that says what and what to do, and the right exit code."""
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,6 @@ from broker import PASSWORD, UNHURRIED, Broker, _blocking, _make_certificates, s
 from old_broker import OldBroker
 from pipelines import (
     DECIDE,
-    LOOK_SECONDS,
     Bench,
     Worker,
     check_exactly_once,
@@ -207,16 +205,7 @@ def delete_records(bench: Bench, name: str, end: int | None = None) -> None:
 
 def make_anew(bench: Bench, name: str) -> None:
     """Delete a topic and create it again."""
-
-    async def delete() -> None:
-        async with started(AIOKafkaAdminClient(bootstrap_servers=bench.broker.servers)) as admin:
-            await admin.delete_topics([f"{bench.topic}-{name}"])
-            there = [f"{bench.topic}-{name}"]
-            while there:
-                there = [one for one in await admin.list_topics() if one in there]
-                await asyncio.sleep(LOOK_SECONDS)
-
-    _blocking(delete())
+    bench.broker.delete_topic(f"{bench.topic}-{name}")
     bench.broker.create_topic(f"{bench.topic}-{name}")
 
 

@@ -19,6 +19,7 @@ from speciate_plugins.kafka.failures import telling
 from speciate_plugins.kafka.positions import Log
 from speciate_plugins.kafka.probing import probe
 from speciate_plugins.kafka.producer import Transaction
+from speciate_plugins.kafka.provisioning import _count_brokers
 
 TIMEOUT_MS = 30_000
 
@@ -141,7 +142,9 @@ async def test_a_broker_that_is_left_out_is_away(make_broker: Callable[..., Brok
         # Whoever did not look before, or looked too early.
         with pytest.raises(AwayError, match=f"^cannot ask at {broker.servers}: {none_ready}$"):
             async with administering(options, "ask") as late:
-                await late.describe_cluster()
+                pytest.fail(f"{late} knows whom to ask")
+        with pytest.raises(AwayError, match=f"^cannot count the brokers at {broker.servers}: {none_ready}$"):
+            await _count_brokers(early, options)
         ((_, code, message),) = (await early.create_topics([NewTopic("new", 1, 1)])).topic_errors
         with pytest.raises(AwayError, match=none_ready), telling("create", options):
             raise for_code(code)(message)

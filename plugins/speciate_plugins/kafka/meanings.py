@@ -66,18 +66,18 @@ def _quote(names: list[str]) -> str:
 
 def away(error: BaseException, attempt: Attempt) -> AwayError:
     """What another try, or a client made anew, may mend."""
-    return _away(attempt, words(error))
+    return _away(words(error), attempt)
 
 
-def _away(attempt: Attempt, reason: str) -> AwayError:
+def none_ready(attempt: Attempt) -> AwayError:
+    """The brokers that answer say that the cluster has none: their controller has left them out, for a moment."""
+    return _away(NONE_READY, attempt)
+
+
+def _away(reason: str, attempt: Attempt) -> AwayError:
     servers = ", ".join(attempt.options.servers)
     place = "" if servers in attempt.doing else f" at {servers}"
     return AwayError(f"cannot {attempt.doing}{place}: {reason}")
-
-
-def _not_ready(error: BaseException, attempt: Attempt) -> AwayError | None:
-    """A client that has not heard of any broker yet asks one without a number."""
-    return _away(attempt, NONE_READY) if "node id None" in str(error) else None
 
 
 def _fenced(error: BaseException, attempt: Attempt) -> FencedError:
@@ -86,7 +86,7 @@ def _fenced(error: BaseException, attempt: Attempt) -> FencedError:
 
 def _replicas(error: BaseException, attempt: Attempt) -> SpeciateError:
     """Too few brokers for so many copies; if they are all left out just now, what is asked for is not to blame."""
-    return _away(attempt, NONE_READY) if "All brokers are currently fenced" in str(error) else _refused(error, attempt)
+    return none_ready(attempt) if "All brokers are currently fenced" in str(error) else _refused(error, attempt)
 
 
 def _refused(error: BaseException, attempt: Attempt) -> ConfigError:
@@ -254,7 +254,6 @@ RULES: dict[str, Rule] = {
     "SSLSyscallError": away,
     "SSLError": _tls,
     "IncompleteReadError": _not_kafka,
-    "NodeNotReadyError": _not_ready,
     # what is there, and what we may do with it
     "UnknownTopicOrPartitionError": _no_topic,
     "AssertionError": _no_partition,

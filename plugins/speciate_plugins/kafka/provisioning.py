@@ -9,6 +9,7 @@ from speciate.errors import ConfigError
 from speciate_plugins.kafka.administering import administering
 from speciate_plugins.kafka.connection import KafkaConnection
 from speciate_plugins.kafka.failures import telling
+from speciate_plugins.kafka.meanings import Attempt, none_ready
 from speciate_plugins.kafka.needed import Needed
 from speciate_plugins.kafka.probing import probe
 
@@ -31,12 +32,19 @@ async def create_topics(connection: KafkaConnection, topics: Sequence[Needed], r
     names = [topic.name for topic in topics]
     async with _admin(connection, "create", names) as admin:
         if replication is None:
-            replication = min(MOST_REPLICAS, len((await admin.describe_cluster())["brokers"]))
+            replication = min(MOST_REPLICAS, await _count_brokers(admin, connection))
         wanted = [NewTopic(one.name, one.partitions, replication, topic_configs=one.settings) for one in topics]
         for name, code, *message in (await admin.create_topics(wanted)).topic_errors:
             if code != ALREADY_EXISTS:
                 _check("create", name, connection, code, message)
         await _until(admin, lambda described: all(_led(described.get(name)) for name in names))
+
+
+async def _count_brokers(admin: Any, connection: KafkaConnection) -> int:
+    count = len((await admin.describe_cluster())["brokers"])
+    if not count:
+        raise none_ready(Attempt("count the brokers", connection, None))
+    return count
 
 
 async def delete_topics(connection: KafkaConnection, names: Sequence[str]) -> None:
