@@ -392,6 +392,8 @@ async def _produce(servers: str, topic: str, found: Sequence[Message]) -> None:
 def produce_in_transaction(broker: Broker, topic: str, found: Sequence[Message]) -> None:
     """Write messages, and behind them the marker that they are committed, which has an offset, too."""
     _blocking(_produce_in_transaction(broker.servers, topic, found))
+    # The writer is told before the marker is there: what is written next could come before it.
+    broker.settle(topic)
 
 
 async def _produce_in_transaction(servers: str, topic: str, found: Sequence[Message]) -> None:
