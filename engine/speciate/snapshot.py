@@ -55,13 +55,23 @@ def parse(data: bytes) -> Snapshot:
 
 
 def whole_snapshots(store: StateStore) -> Iterator[Snapshot]:
-    """The snapshots that can be trusted, newest first; a damaged one is passed over with a warning."""
-    for sequence in reversed(store.snapshots()):
+    """The snapshots that can be trusted, newest first; a damaged one is passed over with a warning.
+
+    Each time the newest of those that there are by then: while another process runs, it removes what was just listed.
+    What is gone was removed, and there are newer ones; what cannot be read though it is listed is damaged.
+    """
+    tried: set[int] = set()
+    while untried := set(store.snapshots()) - tried:
+        sequence = max(untried)
+        tried.add(sequence)
         try:
             yield parse(store.load_snapshot(sequence))
         except StateDamagedError as error:
             told = {"sequence": sequence, "store": store.describe(), "reason": str(error)}
-            log.warning("snapshot is damaged, trying the one before it", **told)
+            if sequence in store.snapshots():
+                log.warning("snapshot is damaged, trying the one before it", **told)
+            else:
+                log.debug("snapshot was removed meanwhile, looking again", **told)
 
 
 def newest_whole(store: StateStore) -> Snapshot | None:

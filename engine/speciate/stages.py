@@ -493,7 +493,7 @@ class StateStore(Protocol):
         """Sequences of the snapshots kept, oldest first."""
 
     def load_snapshot(self, sequence: int) -> bytes:
-        """A snapshot's bytes, as they are."""
+        """A snapshot's bytes, as they are. Raises `StateDamagedError` if they are gone or cannot be read."""
 
     def save_snapshot(self, sequence: int, data: bytes) -> None:
         """Add a snapshot; on return it survives a crash, before that it is not there at all."""

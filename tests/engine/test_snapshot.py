@@ -10,7 +10,7 @@ from worlds import make_head
 from speciate.errors import StateDamagedError
 from speciate.plugins import installed
 from speciate.sealed import seal
-from speciate.snapshot import build, parse, prune, whole_snapshots
+from speciate.snapshot import build, newest_whole, parse, prune, whole_snapshots
 from speciate_schemas import Array, Commit, RecentState, SnapshotManifest, Tally, TaskState, encode
 from speciate_schemas.framing import pack
 from strategies import STRATEGIES, options
@@ -95,6 +95,41 @@ def test_the_newest_whole_one_comes_first_and_damaged_ones_are_told(store, caplo
         ("snapshot is damaged, trying the one before it", 11),
         ("snapshot is damaged, trying the one before it", 2),
     ]
+
+
+def pruning(store, monkeypatch, times):
+    """Whenever somebody is about to load a snapshot, a pipeline saves newer ones and removes it, so many times."""
+    load, newer = store.load_snapshot, iter(range(11, 11 + 2 * times))
+
+    def load_late(sequence):
+        for added in (next(newer, None), next(newer, None)):
+            if added is not None:
+                store.save_snapshot(added, sample(added))
+                prune(store, 2)
+        return load(sequence)
+
+    monkeypatch.setattr(store, "load_snapshot", load_late)
+
+
+@pytest.mark.parametrize("times", [1, 2, 20])
+def test_what_a_running_pipeline_removes_before_it_is_read_is_not_damaged(store, monkeypatch, caplog, times):
+    for sequence in (9, 10):
+        store.save_snapshot(sequence, sample(sequence))
+    pruning(store, monkeypatch, times)
+    assert newest_whole(store).commit.sequence == 10 + 2 * times
+    assert not caplog.records
+
+
+def test_what_is_listed_and_cannot_be_read_is_told(store, tmp_path, caplog):
+    for sequence in (9, 10):
+        store.save_snapshot(sequence, sample(sequence))
+    (lost,) = (tmp_path / "snapshots").glob("*10.snapshot")
+    lost.unlink()
+    lost.symlink_to(tmp_path / "nowhere")
+    assert newest_whole(store).commit.sequence == 9
+    (told,) = caplog.records
+    assert (told.message, told.sequence) == ("snapshot is damaged, trying the one before it", 10)
+    assert "No such file" in told.reason
 
 
 @pytest.mark.parametrize("keep", [2, 3, 9])
