@@ -5,6 +5,7 @@ the inputs between it and the last commit are folded with the answers that were 
 them are; one who has followed the task has folded them already.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from speciate.catchup import Replay
@@ -22,6 +23,9 @@ from speciate_schemas import Answer, Commit, Position, Tally
 
 log = get_logger(__name__)
 
+LOOKS, LOOK_SECONDS = 11, 0.5
+"""How often, and how far apart, to look for answers that others must have given: they may be seen a moment late."""
+
 Ready = Callable[[int], Awaitable[Task | None]]
 """Gives the task as it is before some record, if it was followed that far."""
 
@@ -36,9 +40,23 @@ async def take_over(parts: Parts, answers: TransactionalSink, home: Household, r
     except (SourceError, StateError) as error:
         # A process that was frozen meanwhile wakes up with an ending that others have left behind, to find a state
         # that does not fit it. Whether it was so, looking again tells.
-        if (await answers.peek()).sequence > ending.sequence:
+        if await _left_behind(answers, ending, LOOKS if isinstance(error, _AheadError) else 1):
             raise FencedError(f"others have gone on behind record {ending.sequence} of {answers.describe()}") from error
         raise
+
+
+class _AheadError(StateMismatchError):
+    """The state has come further than the output, as far as that was seen."""
+
+
+async def _left_behind(answers: TransactionalSink, ending: Ending, looks: int) -> bool:
+    """Whether others have gone on behind it, as far as so many looks tell."""
+    for look in range(looks):
+        if look:
+            await asyncio.sleep(LOOK_SECONDS)
+        if (await answers.peek()).sequence > ending.sequence:
+            return True
+    return False
 
 
 async def _go_on(
@@ -127,7 +145,7 @@ def _fitting(ending: Ending, saved: Commit, answers: TransactionalSink, store: S
         return ending
     if ending.expired and answers.ended_at(saved.answers):
         return Ending(saved.sequence, saved.source, saved.answers, saved.answers)
-    raise StateMismatchError(
+    raise _AheadError(
         f"the state in {store.describe()} is of record {saved.sequence}, but the output answers only "
         f"{ending.sequence}: it was emptied, or belongs to another state; restore it, or start over with a new state"
     )

@@ -1,13 +1,15 @@
 """Taking over on a log, and joining those who do: what a process that was frozen, or came too early, makes of it."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from logs_in_memory import Cluster, Process, check_exactly_once, until
 from worlds import leaping, make_tree, stream, with_trouble
 
-from speciate import endurance, worker
+from speciate import endurance, takeover, worker
 from speciate.config import parse, resolve
 from speciate.errors import AwayError, FencedError, StateDamagedError, StateMismatchError
 from speciate.household import Household
@@ -20,6 +22,13 @@ from speciate.worker import Worker
 from speciate_schemas import Control, DeadLetter, ForgetCategory, Message, RenameCategory, decode, encode
 
 SAVED = 60
+
+
+@pytest.fixture
+def _hurried(monkeypatch):
+    monkeypatch.setattr(endurance, "FIRST_PAUSE", 0.002)
+    monkeypatch.setattr(endurance, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(takeover, "LOOK_SECONDS", 0.01)
 
 
 class Answers:
@@ -71,9 +80,29 @@ async def test_who_was_frozen_while_taking_over_lets_go_of_a_task_that_others_we
     assert not answers.left, "only looking again tells"
 
 
+@pytest.mark.usefixtures("_hurried")
+async def test_what_others_answered_may_be_seen_later_than_the_state_behind_it(saved):
+    answers = Answers(*[SAVED - 20] * takeover.LOOKS, SAVED + 20)
+    with pytest.raises(FencedError, match="others have gone on behind record 40 of the answers"):
+        await take_over_with(saved, answers)
+    assert not answers.left
+
+
+@pytest.mark.usefixtures("_hurried")
 async def test_outputs_that_were_emptied_are_told_from_those_that_others_went_on_with(saved):
+    answers = Answers(SAVED - 20, *[SAVED - 20] * takeover.LOOKS)
     with pytest.raises(StateMismatchError, match="is of record 60, but the output answers only 40"):
-        await take_over_with(saved, Answers(SAVED - 20, SAVED - 20))
+        await take_over_with(saved, answers)
+    assert not answers.left, "nobody can tell it at once"
+
+
+async def test_a_state_of_another_configuration_is_not_waited_for(saved):
+    answers = Answers(SAVED, SAVED)
+    changed = msgspec.structs.replace(saved.config.run, duplicate_window=7)
+    other = replace(saved, config=msgspec.structs.replace(saved.config, run=changed))
+    with pytest.raises(StateMismatchError, match="the configuration says 7"):
+        await take_over_with(other, answers)
+    assert not answers.left
 
 
 class Group:
@@ -118,12 +147,6 @@ def test_a_worker_that_starts_while_the_brokers_are_away_joins_when_they_are_bac
 
 OFTEN = {"commit": {"events": 5, "interval_ms": 5.0, "snapshot_events": 15}}
 CONTROLS = [[RenameCategory(id="r", category=0, label="zero"), ForgetCategory(id="gone", category=99)]]
-
-
-@pytest.fixture
-def _hurried(monkeypatch):
-    monkeypatch.setattr(endurance, "FIRST_PAUSE", 0.002)
-    monkeypatch.setattr(endurance, "LONGEST_PAUSE", 0.01)
 
 
 async def ran(cluster, folder, **changes):
@@ -232,6 +255,7 @@ async def test_a_state_is_gone_on_with_though_all_answers_have_expired_behind_it
     await check_exactly_once(cluster, tmp_path, **OFTEN)
 
 
+@pytest.mark.usefixtures("_hurried")
 async def test_a_state_that_the_expired_answers_had_gone_on_from_is_refused(tmp_path):
     cluster = one_task()
     await ran(cluster, tmp_path)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from logs_in_memory import Cluster, Process, check_exactly_once, until
 from worlds import make_pipeline, make_tree, stream, with_trouble
 
-from speciate import commit, endurance, worker
+from speciate import commit, endurance, takeover, worker
 from speciate.errors import ConfigError, FencedError, StateLockedError, StateMismatchError
 from speciate.plugins import installed
 from speciate.report import Report, Status
@@ -53,6 +53,7 @@ def _hurried(monkeypatch):
     """Pauses as ever, only shorter."""
     monkeypatch.setattr(endurance, "FIRST_PAUSE", 0.002)
     monkeypatch.setattr(endurance, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(takeover, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(worker, "GRACE_SECONDS", 5.0)
 
 
