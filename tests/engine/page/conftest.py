@@ -2,9 +2,15 @@
 
 import httpx
 import pytest
+from open_pages import be_patient
 from standing_pages import TOKEN, Standing, at_no_cost
 
 from speciate.page import serving
+
+
+@pytest.fixture
+def _patient(monkeypatch):
+    be_patient(monkeypatch)
 
 
 @pytest.fixture

@@ -11,12 +11,23 @@ import numpy as np
 from standing_pages import at_no_cost
 from worlds import json_lines, make_pipeline, make_tree, with_trouble
 
-from speciate.page import serving, showing
+from speciate.page import api, asking, budget, live, overview, protocol, serving, showing, suggestions
 from speciate.page.stopped import Stopped, StoppedTask
 from speciate.snapshot import newest_whole
 from speciate_schemas import ImageEvent
 
 PATIENCE = 30.0
+WAITS = (
+    (api, "ANSWER_SECONDS"),
+    (api, "CHECK_SECONDS"),
+    *((one, "PATIENCE_SECONDS") for one in (asking, budget, live, overview, protocol, suggestions)),
+)
+
+
+def be_patient(patch):
+    """However slow the machine is, all that is asked of a page is waited for. What a test sets itself holds."""
+    for module, name in WAITS:
+        patch.setattr(module, name, PATIENCE)
 
 
 class RunningPage:

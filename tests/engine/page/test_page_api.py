@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 import pytest
-from open_pages import RunningPage, ShownPage, feature_tree, stopped_of, told
+from open_pages import RunningPage, ShownPage, be_patient, feature_tree, stopped_of, told
 from worlds import json_lines, stream
 
 from speciate.page import meter, overview
@@ -42,7 +42,7 @@ def _patient():
     """However slow the machine is, all was answered in the last seconds, and all that is asked for is waited for."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(meter, "WINDOW_SECONDS", 600.0)
-        patch.setattr(overview, "PATIENCE_SECONDS", 30.0)
+        be_patient(patch)
         yield
 
 

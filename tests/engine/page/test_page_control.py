@@ -7,6 +7,7 @@ import threading
 
 import httpx
 import msgspec
+import pytest
 from open_pages import RunningPage, ShownPage, feature_tree, stopped_of
 from worlds import make_pipeline, outputs
 
@@ -14,6 +15,8 @@ from speciate.errors import AwayError
 from speciate.page import api
 from speciate.page import live as live_page
 from speciate_schemas.page import ControlSent, Refused
+
+pytestmark = pytest.mark.usefixtures("_patient")
 
 EVENTS = 120
 RENAME = {"type": "rename.v1", "id": "page-1", "category": 0, "label": "pallet jack"}

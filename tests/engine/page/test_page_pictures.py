@@ -1,8 +1,11 @@
 """Pictures of exemplars: a browser keeps them, and they go with their category."""
 
+import pytest
 from open_pages import RunningPage, ShownPage, image_tree, stopped_of, told
 
 from speciate_schemas.page import CategoryPage
+
+pytestmark = pytest.mark.usefixtures("_patient")
 
 
 def test_images_have_pictures_that_a_browser_keeps(tmp_path):
