@@ -5,8 +5,6 @@ import fcntl
 import os
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -230,25 +228,35 @@ def test_a_lock_that_is_never_given_back_is_not_waited_for(store, log, monkeypat
     assert store.send(b"three") == 1
 
 
+class Sender:
+    """Somebody who holds the lock and sends a lot, and the clock besides: he writes whenever we sleep, but slowly."""
+
+    def __init__(self, log: Path, events: list[bytes]) -> None:
+        self._file = log.open("ab", buffering=0)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._left = list(events)
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds + 0.9 * controls.LOCK_SECONDS
+        if self._left:
+            self._file.write(pack(self._left.pop(0)))
+        else:
+            self._file.close()
+
+
 def test_a_log_that_grows_is_waited_for(store, log, monkeypatch) -> None:
     """Its lock may be taken by somebody who sends a lot each time that we look."""
     store.send(b"one")
-    monkeypatch.setattr(controls, "LOCK_SECONDS", 2.0)
-    taken, others = threading.Event(), [b"%d" % number for number in range(15)]
-
-    def send_a_lot():
-        with log.open("ab", buffering=0) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            taken.set()
-            for other in others:
-                time.sleep(0.2)
-                file.write(pack(other))
-
-    sender = threading.Thread(target=send_a_lot)
-    sender.start()
-    taken.wait()
-    assert store.send(b"two") == len(others) + 1
-    sender.join()
+    others = [b"%d" % number for number in range(15)]
+    sender = Sender(log, others)
+    with monkeypatch.context() as patch:
+        patch.setattr(controls, "time", sender)
+        assert store.send(b"two") == len(others) + 1
+    assert sender.now > 10 * controls.LOCK_SECONDS
     assert store.sent(0) == [b"one", *others, b"two"]
 
 
