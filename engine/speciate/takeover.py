@@ -145,7 +145,8 @@ def _fitting(ending: Ending, saved: Commit, answers: TransactionalSink, store: S
         return ending
     if ending.expired and answers.ended_at(saved.answers):
         return Ending(saved.sequence, saved.source, saved.answers, saved.answers)
-    raise _AheadError(
+    kind = StateMismatchError if ending.expired else _AheadError
+    raise kind(
         f"the state in {store.describe()} is of record {saved.sequence}, but the output answers only "
         f"{ending.sequence}: it was emptied, or belongs to another state; restore it, or start over with a new state"
     )

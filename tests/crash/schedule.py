@@ -30,8 +30,8 @@ TRIES = 4
 SLOWER = 2
 """How many times slower the stream goes once it was outrun: a tester that is held up kills too late, so that the stream
 ends before the schedule. Slower still, few kills would find two snapshots, of which one may be damaged."""
-LEAST_COMMITS = 4
-"""Different ones that the kills must leave behind: if there are fewer, they did not fall into the work."""
+COMMITS_SHARE = 1 / 3
+"""Of the kills, so many must leave different commits behind: if there are fewer, they did not fall into the work."""
 
 
 class NothingProvedError(AssertionError):
@@ -53,7 +53,7 @@ class Toll:
 
     def check_telling(self, damage: str) -> None:
         """Raise `NothingProvedError` unless the schedule was one that could have shown something."""
-        if len(self.commits_seen) < LEAST_COMMITS:
+        if len(self.commits_seen) < self.kills * COMMITS_SHARE:
             raise NothingProvedError(f"{self.kills} kills left {len(self.commits_seen)} different commits behind")
         if damage != "none" and not self.damaged:
             raise NothingProvedError(f"{self.kills} kills, and there was never a snapshot to be damaged")

@@ -16,6 +16,8 @@ from speciate_plugins.stores.directory import DirectoryOptions, DirectoryStore
 from speciate_schemas import MergeCategories, RenameCategory, UndoLast, encode
 
 EVENTS, KILLS = 5000, 5
+OFTEN = ("-s", "commit.snapshot_events=40")
+"""So often that some are saved between the kills, of which the next process goes on."""
 
 
 def test_killed_while_it_is_steered_it_ends_as_if_nothing_had_happened(tmp_path: Path):
@@ -23,7 +25,7 @@ def test_killed_while_it_is_steered_it_ends_as_if_nothing_had_happened(tmp_path:
     state, numbers = tmp_path / "out" / "state", count()
     store = DirectoryStore(DirectoryOptions(path=str(state)))
     for _ in range(KILLS):
-        process = subprocess.Popen([*COMMAND, "run", str(config), "--pace", "100"], stdout=subprocess.DEVNULL)
+        process = subprocess.Popen([*COMMAND, "run", str(config), "--pace", "200", *OFTEN], stdout=subprocess.DEVNULL)
         wait_until_open(state, process)
         for _ in range(4):
             time.sleep(moments.uniform(0.0, 0.15))
@@ -34,14 +36,15 @@ def test_killed_while_it_is_steered_it_ends_as_if_nothing_had_happened(tmp_path:
         process.wait()
     placed = store.load_places()
     assert placed, "none was taken in by those that were killed: the schedule proved nothing"
-    run_to_end(config)
+    assert max(store.snapshots()) > 0, "none was saved by those that were killed: the schedule proved nothing"
+    run_to_end(config, *OFTEN)
     assert store.load_places()[: len(placed)] == placed
     found = outputs(tmp_path)
     (tmp_path / "out").rename(tmp_path / "killed")
     state.mkdir(parents=True)
     for name in ("controls.log", "places.json"):
         shutil.copy(tmp_path / "killed" / "state" / name, state)
-    run_to_end(config)
+    run_to_end(config, *OFTEN)
     assert outputs(tmp_path) == found
     answers = (tmp_path / "out" / "answers.jsonl").read_bytes()
     assert answers.count(b"\n") == EVENTS + KILLS * 4

@@ -483,7 +483,9 @@ async def _create_topic(servers: str, name: str, partitions: int, config: dict[s
 
 async def _delete_topic(servers: str, name: str) -> None:
     async with _admin(servers) as admin:
-        await admin.delete_topics([name])
+        ((_, code),) = (await admin.delete_topics([name])).topic_error_codes
+        if code != 0:
+            raise for_code(code)(name)
         while name in await admin.list_topics():  # noqa: ASYNC110 - only asking tells
             await asyncio.sleep(0.02)
 

@@ -63,7 +63,7 @@ sys.exit(code if code >= 0 else 128 - code)
 """
 SPECIATE = [sys.executable, "-m", "speciate.cli"]
 AWAY = 4
-"""What a command exits with when no broker answers."""
+"""What a command exits with when something that it needs is not there, such as a broker."""
 
 T = TypeVar("T")
 Answers = dict[int, list[Answer]]
@@ -205,7 +205,13 @@ class Bench:
     def make(self, text: str, partitions: int = 1, name: str = "pipeline.toml", **more: Any) -> Path:
         """Write a configuration and create its topics."""
         path = self.write(text, name, **more)
-        self.until(lambda: created(path, partitions), "the topics are created")
+        deadline = time.monotonic() + PATIENCE
+        # A broker that stood still may be left out for a moment.
+        while (done := finished("topics", "create", path, "--partitions", partitions)).returncode == AWAY:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(LOOK_SECONDS)
+        assert done.returncode == 0, f"exit {done.returncode}: {done.stdout}\n{done.stderr}"
         return path
 
     def start(self, config: Path, *options: str) -> Worker:
@@ -282,13 +288,6 @@ def finished(*args: Any, seconds: float = PATIENCE) -> subprocess.CompletedProce
     except subprocess.TimeoutExpired as late:
         said = (late.stderr or b"").decode(errors="replace")
         raise AssertionError(f"{args} did not end within {seconds:g} s: {said}") from None
-
-
-def created(config: Path, partitions: int) -> bool:
-    """Create its topics, unless the broker is away: one that stood still may be left out for a moment."""
-    done = finished("topics", "create", config, "--partitions", partitions)
-    assert done.returncode in {0, AWAY}, f"exit {done.returncode}: {done.stdout}\n{done.stderr}"
-    return done.returncode == 0
 
 
 def _answers(found: dict[int, list[Any]]) -> Answers:

@@ -1,6 +1,7 @@
 """Files and folders given on the command line, as a source."""
 
 from collections.abc import Sequence
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ def _plugin_for(inputs: Sequence[str]) -> str:
     if name is None:
         known = ", ".join(installed().names("source"))
         # It need not be a file: that is for the plugin to say. But what is spelt wrong is one more often than not.
-        absent = "" if Path(inputs[0]).exists() else " (no such file or folder)"
+        there = Path(inputs[0]).exists() or glob(inputs[0], recursive=True)  # noqa: PTH207 - of any folder
+        absent = "" if there else " (no such file or folder)"
         raise ConfigError(f"no source plugin is known for {inputs[0]!r}{absent}: name one with --plugin, of {known}")
     return name

@@ -135,6 +135,7 @@ def test_an_existing_output_is_refused(tmp_path, events):
             2,
             "known for 'in.csv' (no such file or folder): name one with --plugin, of eventlog, images, jsonl",
         ),
+        (["th*.csv"], 2, "no source plugin is known for 'th*.csv': name one with --plugin, of eventlog, images, jsonl"),
         (
             ["there.csv"],
             2,

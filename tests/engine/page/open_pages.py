@@ -61,7 +61,7 @@ class RunningPage:
         self._thread.start()
         assert self._ready.wait(PATIENCE)
         assert self._failure is None, self._failure
-        self.client = httpx.Client(base_url=self.url, trust_env=False, timeout=20)
+        self.client = httpx.Client(base_url=self.url, trust_env=False, timeout=2 * PATIENCE)
         return self
 
     def __exit__(self, *_):
@@ -105,7 +105,7 @@ class ShownPage:
     def __enter__(self):
         self._thread.start()
         assert self._ready.wait(PATIENCE)
-        self.client = httpx.Client(base_url=self.url, trust_env=False, timeout=20)
+        self.client = httpx.Client(base_url=self.url, trust_env=False, timeout=2 * PATIENCE)
         return self
 
     def __exit__(self, *_):

@@ -10,7 +10,7 @@ import pytest
 from open_pages import RunningPage, ShownPage, be_patient, feature_tree, stopped_of, told
 from worlds import json_lines, stream
 
-from speciate.page import meter, overview
+from speciate.page import meter
 from speciate.page.overview import Overview
 from speciate.page.stopped import Stopped
 from speciate_schemas.page import (
@@ -252,7 +252,7 @@ def test_a_state_is_live_ready_and_has_metrics(kept):
 
 
 def test_what_does_not_run_is_looked_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(overview, "PATIENCE_SECONDS", 30.0)
+    be_patient(monkeypatch)
     tree = feature_tree(tmp_path, run={"universe": "stream"})
     with RunningPage(tree) as live:
         live.answered(120)
@@ -268,7 +268,7 @@ def test_what_does_not_run_is_looked_at_once(tmp_path, monkeypatch):
 
 
 def test_known_categories_are_counted_also_where_nothing_else_is_known_of_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(overview, "PATIENCE_SECONDS", 30.0)
+    be_patient(monkeypatch)
     tree = feature_tree(tmp_path, EVENTS)
     with RunningPage(tree) as live:
         live.answered(EVENTS)
