@@ -27,6 +27,8 @@ from speciate_plugins.kafka.producer import Transaction
 LOGIN = 'sasl = "{how}"\nusername = "robot"\npassword_file = "{folder}/password"'
 SOON = 60.0
 """Seconds until one is told, on a busy machine."""
+CALM = ("-s", "source.session_timeout_ms=30000")
+"""For a run that takes some seconds: if the machine stands still meanwhile, aiokafka tells of its session as well."""
 YOURS, STATE, WORLD = 2, 3, 4
 """Exit codes: the operator's to mend, the state does not fit, the world refused."""
 
@@ -239,7 +241,7 @@ def killed_between_snapshots(bench: Bench) -> Path:
 def test_what_is_needed_again_and_is_gone(bench: Bench, change: Change, code: int, wanted: str) -> None:
     config = killed_between_snapshots(bench)
     change(bench)
-    line = told(config, code, "-s", "source.stuck_ms=4000")
+    line = told(config, code, *CALM, "-s", "source.stuck_ms=4000")
     assert wanted.format(topic=bench.topic) in line
     assert "restore it" in line or "restore the topic" in line
     assert "start over with new" in line
@@ -260,7 +262,7 @@ def test_answers_that_were_made_anew(bench: Bench) -> None:
     bench.feed(messages(events(1, 150)))
     speciate("run", config, "-s", "source.follow=false")
     make_anew(bench, "answers")
-    line = told(config, STATE)
+    line = told(config, STATE, *CALM)
     assert "is of record 150, but the output answers only 0" in line
 
 
