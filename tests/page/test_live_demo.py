@@ -150,12 +150,12 @@ def test_a_person_names_and_merges_what_was_found_and_it_stays_so(demo, new_page
     assert until_more(page, first) > first, "categories are being born"
     assert page.locator("[data-chart=growth] svg").is_visible()
 
-    rename_born(page, number := BORN, NAME)
+    rename_born(page, BORN, NAME)
     assert page.title() != "run", "a name is shown, never run"
     page.wait_for_selector("#plane ellipse", timeout=PATIENCE)
-    keep, absorb = merge_suggested(page, number)
+    keep, absorb = merge_suggested(page, BORN)
 
-    page.goto(f"{page.url.partition('#')[0]}#/categories/{number}")
+    page.goto(f"{page.url.partition('#')[0]}#/categories/{BORN}")
     page.reload()
     page.wait_for_function("name => document.querySelector('#category-name')?.textContent.includes(name)", arg=NAME)
 
@@ -167,8 +167,8 @@ def test_a_person_names_and_merges_what_was_found_and_it_stays_so(demo, new_page
     page = new_page()
     url = demo.start()
     page.goto(f"{url}/#/categories?search=pallet")
-    page.wait_for_selector(f".card[data-category='{number}']", timeout=PATIENCE)
-    assert NAME in page.locator(f".card[data-category='{number}'] .card-name").inner_text()
+    page.wait_for_selector(f".card[data-category='{BORN}']", timeout=PATIENCE)
+    assert NAME in page.locator(f".card[data-category='{BORN}'] .card-name").inner_text()
     until_gone(page, f"{url}/api/categories/{absorb}")
     page.goto(f"{url}/#/")
     page.wait_for_selector("#condition")
@@ -184,7 +184,7 @@ def test_a_person_names_and_merges_what_was_found_and_it_stays_so(demo, new_page
     assert later
     assert absorb not in {one["category"] for one in later}
     [renamed] = [one for one in answers if one["type"] == "control.v1" and one["control"]["type"] == "rename.v1"]
-    named = [one for one in answers if one["sequence"] > renamed["sequence"] and one.get("category") == number]
+    named = [one for one in answers if one["sequence"] > renamed["sequence"] and one.get("category") == BORN]
     assert {one["label"] for one in named} <= {NAME}
 
 
